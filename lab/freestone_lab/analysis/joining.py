@@ -21,6 +21,7 @@ SAME_PLACE = {
     "thp": "the mode of huge pages",
     "libc": "libc",
     "machine": "the architecture",
+    "aged": "the seed of aged heaps",
 }
 
 

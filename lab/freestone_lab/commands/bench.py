@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from freestone_lab.analysis.claims import tables
@@ -73,6 +74,7 @@ def run(options: Namespace) -> int:
         raise UserError("--rounds and --budget: expected one of them, the budget decides the rounds")
     limit_s = measuring_s(units.seconds(options.budget, "--budget")) if options.budget else None
     plan = bencher.plan(options.rounds, preparation.fresh_seed() if options.seed is None else options.seed)
+    plan = replace(plan, aged=options.aged)
     plans = [(task, plan) for task in _tasks(wanted, program, say)[options.part or slice(None)]]
     if not plans:
         raise UserError("--part: no row is left, there are fewer rows than parts")

@@ -72,7 +72,8 @@ def user_task(options: Namespace) -> tuple[Task, list[Path]]:
 
 def run(options: Namespace) -> int:
     plan, budget = plan_from(options, BUDGET_S if options.command else JOBS_BUDGET_S)
-    plan = replace(plan, counts=options.counts, warmup=options.warmup, name_own=bool(options.command))
+    named = bool(options.command)
+    plan = replace(plan, counts=options.counts, warmup=options.warmup, name_own=named, aged=options.aged)
     say = preparation.to_stderr
     to = places.places("compare", options)
     own = user_task(options) if options.command else None

@@ -48,6 +48,7 @@ def compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", metavar="30s", help="longest run; default ten times glibc's")
     shared.habits(parser)
     shared.seed(parser)
+    shared.aged(parser)
     shared.exports(parser)
 
 
@@ -147,6 +148,7 @@ def bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", metavar="40m",
                         help="divide this time over the experiments: fewer rounds, never fewer sizes")  # fmt: skip
     shared.seed(parser)
+    shared.aged(parser)
     parser.add_argument("--no-null", action="store_true", help="leave out the null allocator")
     parser.add_argument(
         "--part",

@@ -69,6 +69,13 @@ def seed(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=at_least(0), metavar="N", help="repeat an order of runs")
 
 
+def aged(parser: argparse.ArgumentParser) -> None:
+    """Its law is in measure/native/aged.c."""
+    parser.add_argument("--aged", type=at_least(0), metavar="SEED",
+                        help="programs start in a heap with holes, the same calls under every allocator; 4 MiB stay, "
+                        "and the ageing takes up to 0.1 s of each run")  # fmt: skip
+
+
 def exports(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="the result file (.json or .json.gz)")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="every sample as a row")

@@ -5,7 +5,6 @@ A table stands in its document between the marked lines of its name.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,14 +27,11 @@ from freestone_lab.report.overview import failures_of
 from freestone_lab.report.svg import WIDTH, finish, slot_colour, standalone
 from freestone_lab.workloads import mitigation_costs, suites
 
-ATTACKS, COMPATIBILITY, COSTLY, LAB, PROGRAMS, TORTURE, TRACE = (
-    Path(f"docs/{name}.md")
-    for name in ("ATTACKS", "COMPATIBILITY", "HARDENING-COSTS", "LAB", "PROGRAMS", "TORTURE", "TRACE")
+ATTACKS, COMPATIBILITY, COSTLY, PROGRAMS, TORTURE, TRACE = (
+    Path(f"docs/{name}.md") for name in ("ATTACKS", "COMPATIBILITY", "HARDENING-COSTS", "PROGRAMS", "TORTURE", "TRACE")
 )
 PLOT = Path("docs/plots/mitigations-cost.svg")
-ONCE = "commit 55b542e"  # has the tools of what was measured once
 HARDENED, FAST = "freestone-hardened", "freestone"
-STAYING = "stays with an allocator"  # the noise that no interval allows for
 JUDGED = {"same": "same", "differs": "**differs**", "fails": "**fails**"}
 TIMED = {
     "test_a_server_hardly_notices[redis]": "redis, 8 commands at a time",
@@ -159,26 +155,6 @@ def _failure(experiment: Experiment, peer: str) -> str:
     return cell_text(f"{bad.status}: {bad.detail}"[:80]) if bad else ""
 
 
-def memory_calls(result: Result) -> str:
-    counted = {
-        (e.params["place"], e.params["bytes"], s.peer): s.figures["instructions"]
-        for e in result.experiments
-        for s in e.samples
-    }
-
-    def added(place: str, size: int) -> str:
-        return f"{counted[place, size, HARDENED] - counted[place, size, 'glibc']:+,.0f}"
-
-    rows = [
-        (f"{size:,}", f"{counted['heap', size, 'glibc']:,.0f}", added("heap", size), added("static", size))
-        for size in dict.fromkeys(e.params["bytes"] for e in result.experiments)
-    ]
-    said = (
-        f"Instructions that one `memcpy` takes, loop included ({ONCE} has the tool, `docs/results/memory-calls.json`):"
-    )
-    return below(said, ("bytes", "libc", "checked, block to block", "checked, outside the heap"), rows)
-
-
 def attacks(result: Result) -> str:
     made = enumerated.grid(result)
     rounds = max((int(experiment.params["rounds"]) for experiment in result.experiments), default=0)
@@ -188,46 +164,6 @@ def attacks(result: Result) -> str:
     )
     notes = "".join(f"\n- {note}" for note in made.notes)
     return below(said, made.headings, made.rows) + (f"\n{notes}" if notes else "")
-
-
-def known_costs(result: dict[str, Any]) -> str:
-    """The coverage of each kind of interval under its worst noise, and the rates of each command, over all costs."""
-    stay, fall = (_held(result["coverage"], staying) for staying in (True, False))
-    judged = result["judgements"]
-    said = (
-        f"{result['created'][:10]}, {result['machine']}, load {result['load']:.1f}, `docs/results/known-costs.json`. "
-        f"Costs: {', '.join(dict.fromkeys(j['cost'] for j in judged))}. The truth lies in {fall} of the intervals: the "
-        "mean over the lengths of sittings, under the worst of the table's simulated noises, and in brackets the worst "
-        "length. Where noise stays with an allocator, half as wide as a run's and for ten rounds on average, it lies "
-        f"in {stay}: no interval allows for that."
-    )
-    rows = []
-    for command, shape in dict.fromkeys((j["command"], j["shape"]) for j in judged):
-        own = [j for j in judged if (j["command"], j["shape"]) == (command, shape)]
-        sittings = sum(j["of"] for j in own)
-        shares = []
-        for what in ("verdicts", "answers"):
-            total: Counter[str] = Counter()
-            for judgement in own:
-                total.update(judgement[what])
-            shares += [f"{100 * total[kind] / sittings:.1f} %" for kind in ("wrong", "open")]
-        rounds = sum(j["rounds"] * j["of"] for j in own) / sittings
-        rows.append([f"{command}: {shape}", f"{sittings}", *shares, f"{rounds:.0f}"])
-    heads = ("noise of the runs", "sittings", "verdicts wrong", "open", "answers wrong", "open", "rounds")
-    return below(said, heads, rows)
-
-
-def _held(coverage: list[dict[str, Any]], staying: bool) -> str:
-    """For each kind of interval how often it held the truth under its worst noise; in brackets the worst length."""
-    said = []
-    for kind in dict.fromkeys(one["kind"] for one in coverage):
-        own = [c for c in coverage if c["kind"] == kind and c["printed"] and (c["shape"] == STAYING) == staying]
-        shapes = [[c for c in own if c["shape"] == shape] for shape in dict.fromkeys(one["shape"] for one in own)]
-        if shapes:
-            means = [sum(c["held"] for c in of) / sum(c["printed"] for c in of) for of in shapes]
-            lengths = [c["held"] / c["printed"] for c in own]
-            said.append(f"{kind} {100 * min(means):.1f} % ({100 * min(lengths):.1f} %)")
-    return ", ".join(said)
 
 
 def recording(report: ElementTree.Element) -> str:
@@ -248,22 +184,6 @@ def recording(report: ElementTree.Element) -> str:
         for name, said in TIMED.items()
     ]
     return grid(("program", "recorded / not", "spread", "turns"), rows, "---:")
-
-
-def recording_whole(result: dict[str, Any]) -> str:
-    """Each program, and the range of all."""
-    rows, times = [], []
-    for one in result["programs"]:
-        found = [a / b for a, b in zip(one["recorded"], one["alone"], strict=True)]
-        times.append(median(found))
-        figures = [f"{of:.2f}" for of in (median(one["alone"]), median(one["recorded"]), times[-1])]
-        rows.append([one["name"], *figures, f"{min(found):.2f} to {max(found):.2f}"])
-    said = (
-        f"{result['created'][:10]}, {result['machine']}, load {result['load']:.1f}, `{WHOLE}`: user and system time of "
-        f"`freestone-record` and all below it is {min(times):.1f} to {max(times):.1f} times the program's, medians of "
-        f"{result['rounds']} rounds."
-    )
-    return below(said, ("program", "CPU s, alone", "recorded, with the writer", "times", "spread"), rows)
 
 
 def torture(result: dict[str, Any]) -> str:
@@ -383,7 +303,7 @@ def _root(root: dict[str, Any]) -> list[str]:
 TORTURED = "./freestone build all && ctest --test-dir build/release -R torture.whole"
 RESULTS = Path("docs/results")
 ENUMERATED, REUSE = RESULTS / "attacks/enumerated.json.gz", RESULTS / "attacks/reuse.json.gz"
-RECORDING, WHOLE = RESULTS / "recording-cost.xml", RESULTS / "recording-whole.json"
+RECORDING = RESULTS / "recording-cost.xml"
 
 
 def _plain(schema: str, command: str) -> Callable[[Path], dict[str, Any]]:
@@ -397,14 +317,11 @@ _ROOTS = _plain(real_programs.ROOTS_SCHEMA, real_programs.COMMAND)
 TABLES = (
     Table(COSTLY, "mitigations", RESULTS / "mitigations.json.gz", load, mitigations),
     Table(COSTLY, "program costs", RESULTS / "program-costs.json.gz", load, program_costs),
-    Table(COSTLY, "memory calls", RESULTS / "memory-calls.json", load, memory_calls),
     Table(ATTACKS, "enumerated", ENUMERATED, load, attacks),
     Table(ATTACKS, "abilities", REUSE, load, abilities.text),
     Table(PROGRAMS, "programs", real_programs.RESULT, _RUN, programs),
     Table(PROGRAMS, "suites", real_programs.SUITES, _RUN, program_suites),
     Table(COMPATIBILITY, "roots", real_programs.ROOTS, _ROOTS, roots),
     Table(TRACE, "recording cost", RECORDING, lambda path: ElementTree.parse(path).getroot(), recording),
-    Table(LAB, "recording whole", WHOLE, _plain("freestone-recording-cost/1", ONCE), recording_whole),
-    Table(LAB, "known costs", RESULTS / "known-costs.json", _plain("freestone-known-costs/1", ONCE), known_costs),
     Table(TORTURE, "torture", RESULTS / "torture.json", _plain("freestone-torture/1", TORTURED), torture),
 )

@@ -25,7 +25,7 @@ from freestone_lab.engine import plan as plans
 from freestone_lab.engine.budget import Budget
 from freestone_lab.engine.plan import PADDING, Plan, Progress, Report, Task, base_environment
 from freestone_lab.engine.sampling import Sampler
-from freestone_lab.measure import counts, fingerprint, proof, provenance, recognise, server, share
+from freestone_lab.measure import counts, fingerprint, native, proof, provenance, recognise, server, share
 from freestone_lab.measure import process as measure
 from freestone_lab.measure.process import Placement, Request, Run
 from freestone_lab.measure.recognise import Look, Watcher
@@ -177,13 +177,20 @@ class Engine:
         if hasattr(self, "_folder"):
             self._folder.cleanup()
 
+    def _environment(self, peer: Peer) -> dict[str, str]:
+        env = {**base_environment(self.task.env), **preload_environment(peer)}
+        if self.plan.aged is not None:
+            env["LD_PRELOAD"] = ":".join(filter(None, (env.get("LD_PRELOAD"), str(native.tool("aged")))))
+            env["FREESTONE_AGED"] = str(self.plan.aged)
+        return env
+
     def _request(self, peer: Peer, extra: Mapping[str, str]) -> Request:
         padding = {PADDING: "x" * self.random.randrange(PADDING_LIMIT)}
         left = self.budget.left()
         limited = peer.kind == "control" and peer.path  # it may be one that never frees
         return Request(
             argv=self.task.argv,
-            env={**base_environment(self.task.env), **preload_environment(peer), **padding, **extra},
+            env={**self._environment(peer), **padding, **extra},
             cwd=self.task.cwd,
             stdin=self.task.stdin,
             timeout_s=min(self.timeout_s, max(1.0, left if self.task.server else left * 1.05)),
@@ -410,7 +417,7 @@ class Engine:
             if peer.name in self.dropped or peer.name == control_name(self.baseline.name):
                 continue
             self._tell(peer, -1)
-            env = {**base_environment(self.task.env), **preload_environment(peer)}
+            env = self._environment(peer)
             figures = {}
             for name, counter in (("instructions", counts.instructions), ("syscalls", counts.syscalls)):
                 value = counter(self.task.argv, env, self.task.cwd, self.task.stdin, scratch)

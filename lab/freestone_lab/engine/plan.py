@@ -67,6 +67,7 @@ class Plan:
     name_own: bool = False  # a program that brings an allocator gives the baseline its name
     share: bool = False  # what an allocator could win is sampled first, and nothing is measured where that is nothing
     warmup: int = 0  # unmeasured runs of each peer before its proof
+    aged: int | None = None  # programs start in a heap with holes, by this seed
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,10 @@ class Sitting:
     budget: Budget = field(default_factory=Budget)
     board: Callable[[Evidence, Decision], None] = lambda *_: None
 
+    def _aged(self) -> dict[str, int]:
+        seeds = [plan.aged for _, plan in self.tasks if plan.aged is not None]
+        return {"aged": seeds[0]} if seeds else {}
+
     def run(self) -> Outcome:
         self.budget.begin()
         self.engines: list[Engine] = []
@@ -62,7 +66,7 @@ class Sitting:
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             command=list(self.command),
             seed=self.tasks[0][1].seed if self.tasks else 0,
-            fingerprint=fingerprint.collect(self.chosen, self.programs),
+            fingerprint=fingerprint.collect(self.chosen, self.programs) | self._aged(),
             peers=list(self.chosen),
             baseline=BASELINE,
         )

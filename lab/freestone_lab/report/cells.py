@@ -161,6 +161,7 @@ def served_by(result: Result, peer: Peer) -> dict[str, Any]:
 def machine(fingerprint: dict[str, Any]) -> str:
     """The machine in half a line: processor, CPUs, kernel, libc, mode of huge pages, as far as they are known."""
     forms = {"cpu": "{}", "cpus": "{} CPUs", "kernel": "kernel {}", "libc": "{}", "thp": "huge pages {}"}
+    forms |= {"aged": "heaps aged by seed {}"}
     facts = dict(fingerprint)
     if isinstance(facts.get("cpu"), dict):
         facts["cpu"] = facts["cpu"].get("model name")

@@ -63,40 +63,6 @@ def test_the_suite_of_costs_has_the_promised_programs() -> None:
     assert set(suites.COSTS) <= {app.name for app in apps.APPS}
 
 
-def test_memory_calls_show_what_the_check_adds() -> None:
-    result = Result("", [], 0, {}, [Peer("glibc", None), Peer(tables.HARDENED, "lib.so")])
-    for place, added in (("heap", 60), ("static", 18)):
-        for size in (8, 1 << 20):
-            figures = {"glibc": size + 10.0, tables.HARDENED: size + 10.0 + added}
-            samples = [Sample(name, 0, "ok", figures={"instructions": figure}) for name, figure in figures.items()]
-            result.experiments.append(Experiment("", "", {"bytes": size, "place": place}, samples=samples))
-    table = tables.memory_calls(result)
-    assert "| 8 | 18 | +60 | +18 |\n| 1,048,576 | 1,048,586 | +60 | +18 |" in table
-
-
-def test_known_costs_show_the_worst_coverage_and_the_rates_of_each_noise() -> None:
-    coverage = [
-        ("paired", "normal", 100, 99), ("paired", "drift", 50, 48), ("over workloads", "normal", 0, 0),
-        ("over workloads", "normal", 100, 97), ("paired", "drift", 100, 97), ("paired", tables.STAYING, 100, 90),
-    ]  # fmt: skip
-    judgements = [
-        ("nothing", "normal", "compare", 10, {"right": 9, "open": 1}, {"right": 10}, 12.0),
-        ("+1 % CPU", "normal", "compare", 30, {"right": 29, "wrong": 1}, {"open": 3, "right": 27}, 20.0),
-        ("nothing", "a real program", "both", 4, {"open": 4}, {"right": 4}, 40.0),
-    ]
-    names = ("cost", "shape", "command", "of", "verdicts", "answers", "rounds")
-    result = {
-        "created": "2026-11-27T03:00:00", "machine": "here", "load": 1.1,
-        "coverage": [dict(zip(("kind", "shape", "printed", "held"), one, strict=True)) for one in coverage],
-        "judgements": [dict(zip(names, one, strict=True)) for one in judgements],
-    }  # fmt: skip
-    text = tables.known_costs(result)
-    assert "in paired 96.7 % (96.0 %), over workloads 97.0 % (97.0 %) of the intervals" in flat(text)
-    assert "it lies in paired 90.0 % (90.0 %): no interval allows for that." in flat(text)
-    assert "| compare: normal | 40 | 2.5 % | 2.5 % | 0.0 % | 7.5 % | 18 |" in text
-    assert "| both: a real program | 4 | 0.0 % | 100.0 % | 0.0 % | 0.0 % | 40 |" in text
-
-
 def test_an_axis_of_torture_that_does_not_pass_has_a_row() -> None:
     def row(axis: str, build: str, outcome: str = "passed", **refused: int) -> dict[str, Any]:
         return {"axis": axis, "build": build, "outcome": outcome, "seconds": 1.5, "refused": refused}
@@ -126,18 +92,6 @@ def test_each_recorded_program_has_its_middle_and_its_extremes() -> None:
     assert [line.split(" | ", 1)[1] for line in lines] == ["1.10 | 0.90 to 1.25 | 3 |"] * 3
     with pytest.raises(UserError, match=r"expected the property 'cost' of test_a_server_hardly_notices\[redis\]"):
         tables.recording(report(list(tables.TIMED)[1:]))
-
-
-def test_the_cost_of_recording_as_a_whole_is_the_range_of_medians() -> None:
-    """The page said one range, and its table gave another."""
-    rows = [
-        {"name": "slow", "alone": [1.0, 1.0, 2.0], "recorded": [2.5, 3.0, 5.0]},
-        {"name": "fast", "alone": [1.0, 1.0, 1.0], "recorded": [1.4, 1.6, 1.5]},
-    ]
-    about = {"created": "2026-11-23T", "machine": "here", "load": 1.0, "rounds": 3}
-    text = tables.recording_whole({**about, "programs": rows})
-    assert "is 1.5 to 2.5 times the program's, medians of 3 rounds" in flat(text)
-    assert "| slow | 1.00 | 3.00 | 2.50 | 2.50 to 3.00 |" in text
 
 
 FIGURES = {

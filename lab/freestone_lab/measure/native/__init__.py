@@ -1,5 +1,5 @@
 """The small C programs of the lab, compiled at first use: `launch` (runs and measures one child), `probe`, and the
-library `timed`."""
+libraries `timed` and `aged`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from pathlib import Path
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 
+_LIBRARY = ["-shared", "-fPIC", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ldl"]
 FLAGS = {
     "launch": ["-static", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror"],
-    "timed": ["-shared", "-fPIC", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror"],
+    "timed": _LIBRARY,
+    "aged": _LIBRARY,
     "probe": ["-O0", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ldl"],
 }
 

@@ -1,0 +1,53 @@
+#!/bin/sh
+# Measures what the documents of a release show, on a machine where nothing else runs: five hours with two processors.
+# Each piece takes a quarter of an hour or less, and one whose result is in FOLDER is left out: an interrupted
+# measurement goes on where it stopped. The allocator, the workloads and the traces must not change meanwhile; `freestone
+# docs --check` would say so.
+#
+#     packaging/measure.sh [FOLDER]     default: build/measured
+set -eu
+cd "$(dirname "$0")/.."
+folder=${1:-build/measured}
+mkdir -p "$folder"
+every=freestone,freestone-hardened,mimalloc,mimalloc-no-thp,mimalloc-v2,jemalloc,snmalloc,rpmalloc,tcmalloc,gperftools
+every=$every,tbbmalloc,scudo,hardened-malloc
+rivals="--only $every --option mimalloc-v2:MIMALLOC_ALLOW_THP=0 --no-null"
+
+# piece NAME OPTION COMMAND...: the option that names the result file
+piece() {
+  name=$1 option=$2
+  shift 2
+  [ -e "$folder/$name.json.gz" ] && return
+  echo "$name: freestone $*"
+  ./freestone "$@" "$option" "$folder/part.json.gz" --force
+  mv "$folder/part.json.gz" "$folder/$name.json.gz"
+}
+
+# parts NAME COUNT COMMAND...
+parts() {
+  name=$1 count=$2
+  shift 2
+  for k in $(seq "$count"); do piece "$name-$k" --json "$@" --part "$k/$count" $rivals; done
+  ./freestone join "$folder/$name"-[0-9]*.json.gz -o "docs/results/$name.json.gz" --force
+}
+
+# once NAME PAGE_RESULT OPTION COMMAND...
+once() {
+  name=$1 to=$2
+  shift 2
+  piece "$name" "$@"
+  cp "$folder/$name.json.gz" "docs/results/$to.json.gz"
+}
+
+./freestone peers install
+parts full 9 bench full --rounds 5
+parts traces 4 bench traces --rounds 5
+parts aged 3 bench apps --aged 1 --rounds 5
+ours=freestone-hardened,freestone
+hard=$ours,hardened-malloc,hardened-malloc-light,scudo,snmalloc-checked,isoalloc,mimalloc-secure
+once costs program-costs --json bench costs --only $ours --no-null --rounds 5
+once mitigations mitigations -o bench mitigations
+once reuse attacks/reuse --json bench hardening --only $hard,glibc --no-null --rounds 5 --seed 7
+once attacks attacks/enumerated -o bench attacks --rounds 60 --first-seed 13 $(echo $ours,hardened-malloc,scudo | tr , ' ') \
+  isoalloc snmalloc-checked glibc
+./freestone docs
