@@ -22,7 +22,6 @@ piece() {
   ./freestone "$@" "$option" "$folder/part.json.gz" --force
   mv "$folder/part.json.gz" "$folder/$name.json.gz"
 }
-
 # parts NAME COUNT COMMAND...
 parts() {
   name=$1 count=$2

@@ -109,13 +109,16 @@ def by_kind(analysis: Analysis) -> str:
     }
     first = next(iter(found.values()))
     names = sorted(first, key=lambda n: e.ratio if (e := first[n][0]) is not None else math.inf)
-    counts = [max((e.pairs for e, _ in of.values() if e is not None), default=0) for of in found.values()]
-    heads = [f"{count} {kind}: {what}" for count, (kind, what) in zip(counts, found, strict=True)]
+    heads = [f"{_rows_with(kinds[kind], roles[what])} {kind}: {what}" for kind, what in found]
     rows = []
     for name in names:
         cells_of = [of[name] for of in found.values()]
         rows.append([name, *(marked(quantity.ratio_and_span(e), word) if e else "-" for e, word in cells_of)])
     return grid([f"to {base}", *heads], rows)
+
+
+def _rows_with(views: list[ExperimentView], role: Role) -> int:
+    return sum(any(f.role == role and f.headline for f in view.figures) for view in views)
 
 
 def _has_small_heap(view: ExperimentView, baseline: str) -> bool:
