@@ -1,8 +1,8 @@
 #!/bin/sh
 # Measures what the documents of a release show, on a machine where nothing else runs: five hours with two processors.
 # Each piece takes a quarter of an hour or less, and one whose result is in FOLDER is left out: an interrupted
-# measurement goes on where it stopped. The allocator, the workloads and the traces must not change meanwhile; `freestone
-# docs --check` would say so.
+# measurement goes on where it stopped. The allocator, the workloads and the traces must not change meanwhile, as
+# `freestone docs --check` would say.
 #
 #     packaging/measure.sh [FOLDER]     default: build/measured
 set -eu
@@ -47,6 +47,6 @@ hard=$ours,hardened-malloc,hardened-malloc-light,scudo,snmalloc-checked,isoalloc
 once costs program-costs --json bench costs --only $ours --no-null --rounds 5
 once mitigations mitigations -o bench mitigations
 once reuse attacks/reuse --json bench hardening --only $hard,glibc --no-null --rounds 5 --seed 7
-once attacks attacks/enumerated -o bench attacks --rounds 60 --first-seed 13 $(echo $ours,hardened-malloc,scudo | tr , ' ') \
-  isoalloc snmalloc-checked glibc
+hard="freestone-hardened freestone hardened-malloc scudo isoalloc snmalloc-checked glibc"
+once attacks attacks/enumerated -o bench attacks --rounds 60 --first-seed 13 $hard
 ./freestone docs
