@@ -1,8 +1,8 @@
 #!/bin/sh
-# Measures what the documents of a release show, on a machine where nothing else runs: five hours with two processors.
-# Each piece takes a quarter of an hour or less, and one whose result is in FOLDER is left out: an interrupted
-# measurement goes on where it stopped. The allocator, the workloads and the traces must not change meanwhile, as
-# `freestone docs --check` would say.
+# Measures what the documents of a release show, on a machine where nothing else runs. With two processors the full
+# suite takes 100 minutes, its longest piece 25. A piece whose result is in FOLDER is left out: an interrupted
+# measurement goes on where it stopped. The allocator, the workloads and the traces must not change
+# meanwhile, as `freestone docs --check` would say.
 #
 #     packaging/measure.sh [FOLDER]     default: build/measured
 set -eu
@@ -15,12 +15,12 @@ rivals="--only $every --option mimalloc-v2:MIMALLOC_ALLOW_THP=0 --no-null"
 
 # piece NAME OPTION COMMAND...: the option that names the result file
 piece() {
-  name=$1 option=$2
+  result=$1 option=$2
   shift 2
-  [ -e "$folder/$name.json.gz" ] && return
-  echo "$name: freestone $*"
+  [ -e "$folder/$result.json.gz" ] && return
+  echo "$result: freestone $*"
   ./freestone "$@" "$option" "$folder/part.json.gz" --force
-  mv "$folder/part.json.gz" "$folder/$name.json.gz"
+  mv "$folder/part.json.gz" "$folder/$result.json.gz"
 }
 # parts NAME COUNT COMMAND...
 parts() {
@@ -47,6 +47,6 @@ hard=$ours,hardened-malloc,hardened-malloc-light,scudo,snmalloc-checked,isoalloc
 once costs program-costs --json bench costs --only $ours --no-null --rounds 5
 once mitigations mitigations -o bench mitigations
 once reuse attacks/reuse --json bench hardening --only $hard,glibc --no-null --rounds 5 --seed 7
-hard="freestone-hardened freestone hardened-malloc scudo isoalloc snmalloc-checked glibc"
-once attacks attacks/enumerated -o bench attacks --rounds 60 --first-seed 13 $hard
+attacked="freestone-hardened freestone hardened-malloc scudo isoalloc snmalloc-checked glibc"
+once attacks attacks/enumerated -o bench attacks --rounds 60 --first-seed 13 $attacked
 ./freestone docs
