@@ -36,8 +36,8 @@ def _tasks(wanted: list[str], program: Path, say: Callable[[str], None]) -> list
 
 def _on_cluster(options: Namespace, wanted: list[str]) -> int:
     """Runs the corpus on a Dask cluster: a result file for each machine, and one page about all of them."""
-    if any(name.partition("/")[0] != TRACES for name in wanted):
-        raise UserError("--cluster runs traces: expected `bench traces` or `bench traces/NAME`")
+    if any(name.partition("/")[0] != TRACES for name in wanted) or options.part or options.aged is not None:
+        raise UserError("--cluster runs traces: expected `bench traces` or `bench traces/NAME`, no --part, no --aged")
     names = [] if TRACES in wanted else [name.partition("/")[2] for name in wanted]
     arguments = ["--rounds", str(options.rounds or bencher.ROUNDS)]
     arguments += [] if options.seed is None else ["--seed", str(options.seed)]
