@@ -332,6 +332,7 @@ def test_a_command_whose_standard_files_are_closed_does_its_work(tmp_path: Path,
     ("words", "expected"),
     [
         (["bench", "--resume", "here", "traces"], "--resume 'here': expected --cluster"),
+        (["bench", "--cluster", "here", "--part", "1/2"], "no --part, no --aged"),
         (["replay", str(TRACE), "--pace", "nan"], "--pace nan: expected 0, as fast as possible, or 0.001 to 1000"),
         (["replay", str(TRACE), "--pace", "1e-300"], "--pace 1e-300: expected 0"),
         (["record", "--max-bytes", "9" * 400, "--", "true"], "expected less than 8589934592g"),
