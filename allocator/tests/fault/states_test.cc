@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -153,17 +154,16 @@ TEST_F(States, WordsThatWereReadForetellNoOther) {
     std::vector<char*> blocks(4000);
     for (char*& block : blocks) block = static_cast<char*>(api().malloc(24));
     std::sort(blocks.begin(), blocks.end());
-    std::vector<uint64_t> steps;
+    std::set<uint64_t> steps;  // differences, and masks of bit 63: one in 10,000 pairs has no carry, so both are equal
+    size_t pairs = 0;
     for (size_t i = 1; i < blocks.size(); ++i) {
       if (blocks[i] - blocks[i - 1] != 32) continue;
       const uint64_t low = read_word(end_of(blocks[i - 1], 24)) >> 31, high = read_word(end_of(blocks[i], 24)) >> 31;
-      for (const uint64_t step : {high - low, low - high, low ^ high})
-        steps.push_back(step & ((uint64_t{1} << 33) - 1));
+      steps.insert({(high - low) & ((uint64_t{1} << 33) - 1), (low ^ high) | uint64_t{1} << 63});
+      ++pairs;
     }
-    std::sort(steps.begin(), steps.end());
-    const size_t equal = steps.size() - static_cast<size_t>(std::unique(steps.begin(), steps.end()) - steps.begin());
-    std::printf("%zu of %zu steps were seen before\n", equal, steps.size());
-    return steps.size() < 3000 ? 9 : equal > 3 ? 1 : 0;  // by chance 0.02 in the mean
+    std::printf("%zu of %zu steps were seen before\n", 2 * pairs - steps.size(), 2 * pairs);
+    return pairs < 1000 ? 9 : 2 * pairs - steps.size() > 3 ? 1 : 0;  // by chance 0.002 in the mean
   }));
 }
 
