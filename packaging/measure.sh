@@ -41,7 +41,7 @@ once() {
 ./freestone peers install
 parts full 9 bench full --rounds 5
 parts traces 4 bench traces --rounds 5
-parts aged 3 bench apps --aged 1 --rounds 5
+parts aged 4 bench apps --aged 1 --rounds 5
 ours=freestone-hardened,freestone
 hard=$ours,hardened-malloc,hardened-malloc-light,scudo,snmalloc-checked,isoalloc,mimalloc-secure
 once costs program-costs --json bench costs --only $ours --no-null --rounds 5

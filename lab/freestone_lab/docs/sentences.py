@@ -140,8 +140,8 @@ SENTENCES = (
         README,
         "The median of {} recorded programs (`./freestone bench traces`, {} rounds) needs {} of glibc's time of the "
         "whole replay ({} to {}; gperftools {}, snmalloc {}, jemalloc {}, mimalloc {}), {} of its time in malloc "
-        "and free ({} to {}; jemalloc {}, gperftools {}, snmalloc {}, mimalloc {}) and {} of its peak memory ({} to "
-        "{}; jemalloc {}, gperftools {}, snmalloc {}, mimalloc {}).",
+        "and free ({} to {}; jemalloc {}, gperftools {}, snmalloc {}, mimalloc {}) and {} of its peak memory "
+        "with start-up ({} to {}; jemalloc {}, gperftools {}, snmalloc {}, mimalloc {}).",
         TRACES,
         _recorded_programs,
         tuple(REPLAYED),
