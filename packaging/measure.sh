@@ -42,9 +42,7 @@ once() {
 parts full 9 bench full --rounds 5
 parts traces 4 bench traces --rounds 5
 parts aged 4 bench apps --aged 1 --rounds 5
-ours=freestone-hardened,freestone
-hard=$ours,hardened-malloc,hardened-malloc-light,scudo,snmalloc-checked,isoalloc,mimalloc-secure
-once costs program-costs --json bench costs --only $ours --no-null --rounds 5
+hard=freestone-hardened,freestone,hardened-malloc,hardened-malloc-light,scudo,snmalloc-checked,isoalloc,mimalloc-secure
 once mitigations mitigations -o bench mitigations
 once reuse attacks/reuse --json bench hardening --only $hard,glibc --no-null --rounds 5 --seed 7
 attacked="freestone-hardened freestone hardened-malloc scudo isoalloc snmalloc-checked glibc"

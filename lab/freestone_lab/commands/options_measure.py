@@ -125,8 +125,7 @@ def bench(parser: argparse.ArgumentParser) -> None:
 
     `bench traces` replays the corpus of recorded programs, `bench traces/NAME` one of them.
 
-    `bench costs` runs the programs whose costs docs/HARDENING.md shows. `bench hardening` measures what addresses tell
-    an attacker, as docs/ATTACKS.md shows.
+    `bench hardening` measures what addresses tell an attacker, as docs/ATTACKS.md shows.
 
     Each table also shows the null allocator, which never frees. Its figures are the workload's own cost.
     `bench attacks` tests what allocators do against misuse, `bench mitigations` what each mitigation costs.
@@ -137,7 +136,6 @@ def bench(parser: argparse.ArgumentParser) -> None:
         freestone bench published -o published.html
         freestone bench scaling --only freestone --only gperftools --rounds 5
         freestone bench full --budget 40m --json full.json.gz
-        freestone bench costs --only freestone,freestone-hardened --no-null
         freestone bench lifetimes:threads=2,law=program --only jemalloc --rounds 20
         freestone bench attacks --rounds 20
     """

@@ -8,30 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 from pathlib import Path
-from statistics import geometric_mean, median
+from statistics import median
 from typing import Any
 from xml.etree import ElementTree
 
-from freestone_lab.analysis import paired
 from freestone_lab.attacks import enumerated
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
-from freestone_lab.core.result import Experiment, Result, control_name
+from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import load
 from freestone_lab.docs import abilities, ages
 from freestone_lab.docs.pages import below, cell_text, command_text, grid, stored, with_section, wrapped
 from freestone_lab.host import real_programs
-from freestone_lab.report.overview import failures_of
 from freestone_lab.report.svg import WIDTH, finish, slot_colour, standalone
-from freestone_lab.workloads import mitigation_costs, suites
+from freestone_lab.workloads import mitigation_costs
 
 ATTACKS, COMPATIBILITY, COSTLY, PROGRAMS, TORTURE, TRACE = (
     Path(f"docs/{name}.md") for name in ("ATTACKS", "COMPATIBILITY", "HARDENING-COSTS", "PROGRAMS", "TORTURE", "TRACE")
 )
 PLOT = Path("docs/plots/mitigations-cost.svg")
-HARDENED, FAST = "freestone-hardened", "freestone"
 JUDGED = {"same": "same", "differs": "**differs**", "fails": "**fails**"}
 TIMED = {
     "test_a_server_hardly_notices[redis]": "redis, 8 commands at a time",
@@ -112,47 +108,6 @@ def mitigations_drawing(result: Result) -> str:
     axes.legend(frameon=False, fontsize=9)
     figure.tight_layout()
     return standalone(finish(figure, "What each mitigation costs")) + "\n"
-
-
-def program_costs(result: Result) -> str:
-    """Ratios to glibc, the worst program first. A program without a figure stands above them, with the reason."""
-    again = control_name(result.baseline)
-    columns = ((HARDENED, "cpu"), (FAST, "cpu"), (again, "cpu"), (HARDENED, "rss"), (FAST, "rss"))
-    by_name = {experiment.id.removeprefix("app/"): experiment for experiment in result.experiments}
-    measured: dict[tuple[str, str], list[float]] = {column: [] for column in columns}
-    rows: list[tuple[float, list[str]]] = []
-    for name in suites.COSTS:
-        experiment = by_name.get(name)
-        if experiment is None:
-            rows.append((inf, [name, "not measured", *[""] * len(columns)]))
-            continue
-        cells: list[str] = []
-        for peer, figure in columns:
-            found = paired.estimate(experiment, peer, result.baseline, figure)
-            failure = _failure(experiment, peer)
-            if found is not None and not failure:
-                measured[peer, figure].append(found.ratio)
-            cells.append(failure or (f"{found.ratio:.2f}" if found else "not measured"))
-        shown = paired.estimate(experiment, HARDENED, result.baseline, "cpu")
-        spread = f"{shown.low:.2f} to {shown.high:.2f}" if shown and shown.is_known else ""
-        worst = shown.ratio if shown and not _failure(experiment, HARDENED) else inf
-        rows.append((worst, [name, cells[0], spread, *cells[1:]]))
-    means = [f"{geometric_mean(ratios):.2f}" if ratios else "-" for ratios in measured.values()]
-    rows.sort(key=lambda row: -row[0])
-    rounds = max((s.round for e in result.experiments for s in e.samples), default=0)
-    said = (
-        f"CPU time (user and system) and peak memory of real programs and all that they start, relative to glibc: the "
-        f"median of {rounds} alternated rounds, with its 95 % interval. `{command_text(result.command)}` "
-        f"(`docs/results/program-costs.json.gz`). The worst comes first:"
-    )
-    heads = ("program", "CPU, hardened", "spread", "CPU, fast", "CPU, glibc again", "peak, hardened", "peak, fast")
-    return below(said, heads, [*(row for _, row in rows), ["geometric mean", means[0], "", *means[1:]]])
-
-
-def _failure(experiment: Experiment, peer: str) -> str:
-    """Why this allocator's figures do not count: its first run that was not right; "" if all were."""
-    bad = next((failure for failure in failures_of(experiment) if failure.peer == peer), None)
-    return cell_text(f"{bad.status}: {bad.detail}"[:80]) if bad else ""
 
 
 def attacks(result: Result) -> str:
@@ -316,7 +271,6 @@ _ROOTS = _plain(real_programs.ROOTS_SCHEMA, real_programs.COMMAND)
 
 TABLES = (
     Table(COSTLY, "mitigations", RESULTS / "mitigations.json.gz", load, mitigations),
-    Table(COSTLY, "program costs", RESULTS / "program-costs.json.gz", load, program_costs),
     Table(ATTACKS, "enumerated", ENUMERATED, load, attacks),
     Table(ATTACKS, "abilities", REUSE, load, abilities.text),
     Table(PROGRAMS, "programs", real_programs.RESULT, _RUN, programs),

@@ -242,19 +242,13 @@ APPS: tuple[str, ...] = (
     *("cc1plus", "z3", "ghostscript", "xsltproc", "ruby", "node", "php", "xmllint", "gawk", "emacs"),
 )
 
-# What the hardened build costs in ordinary programs: `bench costs`.
-COSTS: tuple[str, ...] = (
-    *("python", "python-objects", "python-documents", "pandas", "r", "emacs", "ruby", "make", "git", "bash", "perl"),
-    *("jq", "sqlite3", "lua", "gawk", "php", "node", "cc1plus", "ghostscript", "xsltproc", "openssl", "xmllint"),
-)
-
 
 def _union(*groups: Iterable[WorkloadRun]) -> tuple[WorkloadRun, ...]:
     """All runs in order, each id once."""
     return tuple({run.id: run for group in groups for run in group}.values())
 
 
-# `apps` and `costs` hold no workload program: real programs are their members.
+# `apps` holds no workload program: real programs are its members.
 SUITES: dict[str, tuple[WorkloadRun, ...]] = {
     "quick": QUICK,
     "published": PUBLISHED,
@@ -262,12 +256,11 @@ SUITES: dict[str, tuple[WorkloadRun, ...]] = {
     "memory": MEMORY,
     "scaling": scaling(len(os.sched_getaffinity(0))),  # those that this process may use
     "apps": (),
-    "costs": (),
     "hardening": HARDENING,
     "full": _union(PUBLISHED, THREADS, MEMORY),
 }
 # (): every one
-WITH_APPS: dict[str, tuple[str, ...]] = {"apps": (), "costs": COSTS, "published": PUBLISHED_APPS, "full": APPS}
+WITH_APPS: dict[str, tuple[str, ...]] = {"apps": (), "published": PUBLISHED_APPS, "full": APPS}
 
 
 def suite(name: str) -> tuple[WorkloadRun, ...]:

@@ -8,59 +8,12 @@ from xml.etree import ElementTree
 import pytest
 
 from freestone_lab.core.errors import UserError
-from freestone_lab.core.result import Experiment, Peer, Result, Sample
 from freestone_lab.docs import tables
 from freestone_lab.host import real_programs
-from freestone_lab.workloads import apps, suites
-
-PEERS = ("glibc", "glibc again", tables.FAST, tables.HARDENED)
 
 
 def flat(text: str) -> str:
     return " ".join(text.split())
-
-
-def experiment(name: str, hardened: float, failing: str = "") -> Experiment:
-    """Eight rounds that drift by a tenth a round; `failing` names a peer whose fifth run ends badly."""
-    found = Experiment(f"app/{name}", name)
-    for turn in range(1, 9):
-        for peer in PEERS:
-            factor = hardened if peer == tables.HARDENED else 1.0
-            figures = {"cpu": factor * (1 + turn / 10), "rss": 1000.0 * factor}
-            bad = peer == failing and turn == 5
-            sample = Sample(peer, turn, "ok", figures=figures)
-            found.samples.append(Sample(peer, turn, "failed", "killed by SIGABRT") if bad else sample)
-    return found
-
-
-def costs(*experiments: Experiment) -> dict[str, list[str]]:
-    peers = [Peer(name, None) for name in PEERS]
-    made = tables.program_costs(Result("", ["freestone", "bench", "costs"], 1, {}, peers, list(experiments)))
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in made.splitlines() if line[:2] == "| "]
-    return {row[0]: row[1:] for row in cells[1:]}
-
-
-def test_of_program_costs_the_worst_comes_first_and_the_mean_last() -> None:
-    found = costs(experiment("bash", 1.21), experiment("git", 1.69), experiment("jq", 1.0))
-    measured = [name for name in found if found[name][0] != "not measured"]
-    assert measured == ["git", "bash", "jq", "geometric mean"]
-    assert found["git"] == ["1.69", "1.68 to 1.70", "1.00", "1.00", "1.69", "1.00"]
-    assert found["geometric mean"] == ["1.27", "", "1.00", "1.00", "1.27", "1.00"]
-    assert set(suites.COSTS) <= found.keys() and found["emacs"][0] == "not measured"
-
-
-def test_a_failure_stands_above_all_costs_and_in_no_mean() -> None:
-    found = costs(experiment("git", 1.5), experiment("bash", 1.1, tables.HARDENED))
-    assert found["bash"][0] == "failed: killed by SIGABRT"
-    assert list(found).index("bash") < list(found).index("git")
-    assert found["geometric mean"][0] == "1.50"
-    assert found["geometric mean"][2] == "1.00"
-
-
-def test_the_suite_of_costs_has_the_promised_programs() -> None:
-    assert {"python", "r", "emacs", "ruby", "make", "git", "pandas"} <= set(suites.COSTS)
-    assert len(suites.COSTS) == len(set(suites.COSTS)) >= 20
-    assert set(suites.COSTS) <= {app.name for app in apps.APPS}
 
 
 def test_an_axis_of_torture_that_does_not_pass_has_a_row() -> None:
