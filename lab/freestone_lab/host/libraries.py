@@ -135,7 +135,7 @@ def _owners(paths: tuple[str, ...]) -> dict[str, str]:
 
 
 def library_paths(library: str) -> list[Path]:
-    """The files of that name in the folders where the dynamic linker of a 64-bit program looks."""
+    """The files of that name or pattern in the folders of the dynamic linker of a 64-bit program, newest first."""
     folders = [f"/usr/lib/{platform.machine()}-linux-gnu", f"/lib/{platform.machine()}-linux-gnu"]
     folders += ["/usr/local/lib", "/usr/lib64", "/lib64", "/usr/lib"]
-    return [path for path in (Path(folder) / library for folder in folders) if path.is_file()]
+    return [path for folder in folders for path in sorted(Path(folder).glob(library), reverse=True) if path.is_file()]

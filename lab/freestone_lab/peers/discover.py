@@ -38,7 +38,9 @@ DESCRIPTION = "peer.json"  # in a peer's folder
 
 @dataclass(frozen=True)
 class PackagedPeer:
-    """An allocator that the distribution carries: the library's name below any library folder, and its package."""
+    """An allocator that the distribution carries: a pattern of its name below any library folder, and a package that
+    brings it: releases rename the libraries' own packages, and apt installs nothing where it does not know one name.
+    """
 
     name: str
     library: str
@@ -51,7 +53,7 @@ PACKAGED = (
     PackagedPeer(
         "gperftools", "libtcmalloc_minimal.so.4", "libtcmalloc-minimal4", "tcmalloc of gperftools, without its profiler"
     ),
-    PackagedPeer("mimalloc-deb", "libmimalloc.so.2", "libmimalloc2.0"),
+    PackagedPeer("mimalloc-deb", "libmimalloc.so.[23]", "libmimalloc-dev"),
     PackagedPeer("tbbmalloc", "libtbbmalloc_proxy.so.2", "libtbbmalloc2", "replaces malloc through its proxy library"),
 )
 SCUDO_PACKAGE = "libclang-rt-19-dev"

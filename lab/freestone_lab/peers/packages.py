@@ -13,6 +13,7 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
+from freestone_lab.host.libraries import library_paths
 from freestone_lab.peers.discover import ALIASES, PACKAGED
 
 PROGRAMS: dict[str, str] = {
@@ -67,9 +68,9 @@ def installed_mib(wanted: Sequence[str]) -> float:
 
 
 def missing_peers(only: Collection[str] = ()) -> list[str]:
-    """The packages of Debian's allocators that are not installed; with `only`, of those that it names."""
+    """The packages of Debian's allocators that are not here; with `only`, of those that it names."""
     named = {variant for name in only for variant in (name, *ALIASES.get(name, ()))}
-    return [p.package for p in PACKAGED if (not only or {p.name, "all"} & named) and not is_installed(p.package)]
+    return [p.package for p in PACKAGED if (not only or {p.name, "all"} & named) and not library_paths(p.library)]
 
 
 def is_installed(package: str) -> bool:

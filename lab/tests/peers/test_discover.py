@@ -53,12 +53,12 @@ def test_a_library_is_described_as_the_linker_sees_it(library: Path) -> None:
 
 
 def test_a_debian_peer_carries_its_package_and_version() -> None:
-    packaged = {entry.name: entry.package for entry in discover.PACKAGED}
+    packaged = {entry.name for entry in discover.PACKAGED}
     found = [peer for peer in discover.discover() if peer.name in packaged]
     if not found:
         pytest.skip("no allocator of the distribution is installed")
     for peer in found:
-        package = packaged[peer.name]
+        package = peer.origin.partition(" ")[0]
         version = subprocess.run(
             ["dpkg-query", "-W", "-f", "${Version}", package], capture_output=True, text=True, check=True
         ).stdout
