@@ -7,6 +7,7 @@ function `run` does the work and receives the parsed options.
 from __future__ import annotations
 
 import argparse
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -105,7 +106,7 @@ def select(arguments: list[str]) -> tuple[str, list[str]]:
 
 def parser_of(name: str) -> Parser:
     command = COMMANDS[name]
-    parser = Parser(prog=f"freestone {name}", description=_unindented(command.options.__doc__ or ""))
+    parser = Parser(prog=f"freestone {name}", description=inspect.cleandoc(command.options.__doc__ or ""))
     command.options(parser)
     if OUTPUTS & {action.dest for action in parser._actions}:
         parser.add_argument("--force", action="store_true", help="replace a file that freestone did not make, too")
@@ -125,7 +126,3 @@ def parse(name: str, arguments: list[str]) -> argparse.Namespace:
         if isinstance(path, Path):
             outputs.ours(path, found.force, trace=name in TRACES)
     return found
-
-
-def _unindented(text: str) -> str:
-    return "\n".join(line.removeprefix("    ") for line in text.strip().splitlines())

@@ -133,7 +133,8 @@ def test_memory_curve_rises_and_falls(tmp_path: Path) -> None:
 def test_a_process_has_the_name_that_it_was_started_by(argv0: str, expected: str, tmp_path: Path) -> None:
     link = tmp_path / "the-kernels-name-of-it"
     link.symlink_to("/bin/cat")
-    with subprocess.Popen([argv0], executable=link, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as echoing:
+    pipe = subprocess.PIPE  # and a folder: without one Python 3.13 takes posix_spawn, which refuses an empty name
+    with subprocess.Popen([argv0], executable=link, cwd=tmp_path, stdin=pipe, stdout=pipe) as echoing:
         assert echoing.stdin is not None and echoing.stdout is not None
         echoing.stdin.write(b"up\n")
         echoing.stdin.flush()

@@ -79,7 +79,7 @@ def test_a_name_that_the_peer_lacks_is_called_glibcs(tmp_path: Path) -> None:
 
 
 def test_a_crash_in_one_question_leaves_the_others(tmp_path: Path) -> None:
-    aborting = "{ if (a > 99999999) abort(); return __libc_calloc(a, b); }"
+    aborting = "{ if (a > 99999999) __builtin_abort(); return __libc_calloc(a, b); }"
     source = LYING.replace("{ return __libc_calloc(a, b); }", aborting)
     found = asked(tmp_path, source, "zero", "calloc_overflow", "malloc_huge")
     assert found.failures == {"calloc_overflow": "SIGABRT"}
