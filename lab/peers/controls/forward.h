@@ -50,7 +50,10 @@ EXPORTED void* memalign(size_t alignment, size_t bytes) {
   return CONTROL_AFTER_ALLOC(__libc_memalign(alignment, bytes), bytes);
 }
 
-EXPORTED void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
+EXPORTED void* aligned_alloc(size_t alignment, size_t bytes) {
+  const int wrong = alignment == 0 || (alignment & (alignment - 1)) != 0;
+  return __GLIBC_PREREQ(2, 38) && wrong ? (errno = EINVAL, NULL) : memalign(alignment, bytes);
+}
 
 EXPORTED int posix_memalign(void** out, size_t alignment, size_t bytes) {
   if (alignment % sizeof(void*) != 0 || alignment == 0 || (alignment & (alignment - 1)) != 0) return EINVAL;
