@@ -21,15 +21,8 @@ COMPILER = os.environ.get("FREESTONE_COMPILER", "gcc")
 TABLE = Path(__file__).with_name(f"{COMPILER}.txt")
 # By the longest prefix of the name. The aligned forms may take six more than malloc. A malloc above 4 KiB computes its
 # class.
-LIMITS = {
-    "malloc": 16,
-    "malloc_16000": 22,
-    "new": 16,
-    "posix_memalign": 26,
-    "aligned_alloc": 22,
-    "memalign": 22,
-    "aligned_new": 22,
-}
+LIMITS = {"malloc": 16, "malloc_16000": 22, "new": 16, "posix_memalign": 26}
+LIMITS |= {"aligned_alloc": 22, "memalign": 22, "aligned_new": 22}
 LIMITS |= {"free": 18, "delete": 18, "sized_delete": 18, "aligned_delete": 18, "sized_aligned_delete": 18, "usable": 12}
 # realloc that keeps the block's place. calloc multiplies, and ends in a jump to the function that clears; that function
 # is not counted.
@@ -37,28 +30,7 @@ LIMITS |= {"realloc": 25, "reallocarray": 30, "calloc": 28, "calloc_16000": 34}
 
 # Instructions that read and write their first operand, that only read it, and that touch no memory in spite of their
 # brackets.
-READ_MODIFY_WRITE = {
-    "add",
-    "sub",
-    "inc",
-    "dec",
-    "and",
-    "or",
-    "xor",
-    "not",
-    "neg",
-    "shl",
-    "shr",
-    "sar",
-    "adc",
-    "sbb",
-    "bts",
-    "btr",
-    "btc",
-    "xchg",
-    "cmpxchg",
-    "xadd",
-}
+READ_MODIFY_WRITE = "add sub inc dec and or xor not neg shl shr sar adc sbb bts btr btc xchg cmpxchg xadd".split()
 READ_ONLY = {"cmp", "test", "bt", "push", "jmp", "call"}
 NO_ACCESS = {"lea", "nop", "endbr64", "prefetcht0", "prefetchw"}
 

@@ -8,7 +8,6 @@ import random
 import shlex
 import socket
 import subprocess
-import sys
 import unittest
 from pathlib import Path
 
@@ -130,13 +129,13 @@ def apt_methods(session: Session) -> str:
     session.write("repository/Packages", "".join(stanza.format(i, "d" * (i % 70)) for i in range(4000)))
     port = free_port()
     server = subprocess.Popen(
-        [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)],
+        ["/usr/bin/python3", "-m", "http.server", "--bind", "127.0.0.1", str(port)],
         cwd=session.folder / "repository",
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     try:
-        while not listens(port):
+        while not listens(port) and server.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 server.wait(0.05)
         root = session.folder / "root"

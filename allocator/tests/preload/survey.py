@@ -127,8 +127,9 @@ def unserved(program: Program, session: Session, library: Path | None) -> str:
     if program.own_malloc:
         own = {name for name in names if all(Path(owner).name == name for owner in served[name])}
         return "" if own == names != set() else f"malloc of {program.served} was served by {served}"[:600]
-    if library and (not names or any(served[name] != {str(library)} for name in names)):
-        return f"malloc of {program.served} was served by {served}"[:600]
+    wrong = {name: served[name] for name in names if served[name] != {str(library)}}
+    if library and (wrong or not names):
+        return f"malloc of {program.served} was served by {wrong or served}"[:600]
     return ""
 
 

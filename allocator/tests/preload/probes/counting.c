@@ -1,8 +1,9 @@
-/* Preloaded ahead of the allocator: counts the calls of malloc, aligned_alloc and free, as a profiler does. ONLY_PLAIN:
-   a library that lacks aligned_alloc. OWN_MEMORY: an allocator of its own, which ends the process by foreign blocks;
-   it lacks reallocarray, and libc's leads to its realloc. PROGRAM: the same in a program. */
+/* Preloaded ahead of the allocator: counts the calls of malloc, of aligned_alloc and posix_memalign (libstdc++ has used
+   either), and of free, as a profiler does. ONLY_PLAIN: a library that lacks both. OWN_MEMORY: an allocator of its own,
+   which ends the process by foreign blocks and lacks reallocarray; libc's leads to its realloc. PROGRAM: the same. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +45,9 @@ void* malloc(size_t bytes) {
 void* aligned_alloc(size_t alignment, size_t bytes) {
   ++counted_calls[1];
   return next_aligned_alloc(alignment, bytes);
+}
+int posix_memalign(void** block, size_t alignment, size_t bytes) {
+  return (*block = aligned_alloc(alignment, bytes)) != NULL ? 0 : ENOMEM;
 }
 #endif
 void free(void* block) {
