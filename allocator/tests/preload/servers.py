@@ -52,18 +52,10 @@ def redis(session: Session, name: str = "redis") -> str:
         ]
         if i % 3 == 0:
             commands.append(f"DEL key:{i // 2}")
-    commands += [
-        "DBSIZE",
-        "LRANGE list:7 0 40",
-        "HLEN hash:3",
-        "ZRANGE zset:5 0 60 WITHSCORES",
-        "STRLEN key:299",
-        "SCARD set:9",
-        f'EVAL "{SCRIPT}" 1 scripted',
-        "DEBUG RELOAD",
-        "CONFIG SET activedefrag yes",  # Debian's jemalloc has no hints for it, and the answer says so
-        "MEMORY PURGE",
-    ]
+    commands += ["DBSIZE", "LRANGE list:7 0 40", "HLEN hash:3", "ZRANGE zset:5 0 60 WITHSCORES", "STRLEN key:299"]
+    # Debian's jemalloc has no hints for defragmentation, and the answer says so.
+    commands += ["SCARD set:9", f'EVAL "{SCRIPT}" 1 scripted', "DEBUG RELOAD", "CONFIG SET activedefrag yes"]
+    commands.append("MEMORY PURGE")
     options = f"--port 0 --unixsocket {path} --save '' --dir {session.folder} --io-threads 4 --appendonly yes".split()
     options += ["--io-threads-do-reads", "yes", "--auto-aof-rewrite-percentage", "0"]
     if " v=6." not in session.run(f"{name}-server", "--version"):  # since 7 it wants to be told

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import subprocess
 from pathlib import Path
 
 # What a system of the platform manylinux_2_28 has.
 CEILINGS = {"GLIBC": (2, 28), "GLIBCXX": (3, 4, 24), "CXXABI": (1, 3, 11), "GCC": (7,)}
+
+
+def of_glibc() -> tuple[int, ...]:
+    """The version of this machine's, () where there is none."""
+    return tuple(map(int, re.findall(r"\d+", platform.libc_ver()[1])))
 
 
 def above_ceiling(file: Path) -> list[str]:

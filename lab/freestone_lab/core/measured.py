@@ -13,6 +13,7 @@ SOURCES = {
     "allocator": ("allocator/src", "allocator/include", "allocator/CMakeLists.txt"),
     "workloads": ("lab/workloads/src",),
     "traces": ("trace/corpus", "trace/replayer"),
+    "recorder": ("trace/recorder", "trace/writer"),
 }
 
 

@@ -12,21 +12,23 @@ import re
 from functools import cache
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from freestone_lab.core import measured, paths
 
 CITED = re.compile(r"docs/results/[\w./-]+\.(?:json(?:\.gz)?|xml)")
 UNSTAMPED = "0.1.0"  # the version of results that name no code
 # What a result measures besides the allocator, by a part of its name.
-ALSO = {"traces": "traces", "full": "workloads", "reuse": "workloads", "bench": "workloads"}
+ALSO = {"traces": "traces", "full": "workloads", "reuse": "workloads", "bench": "workloads", "recording": "recorder"}
 
 
 @cache
 def _stamp(path: Path) -> dict[str, Any]:
     """`version`, `code` and `commit` of a stored result, as far as it says them."""
-    if path.suffix not in (".gz", ".json"):
-        return {}
     data = path.read_bytes()
+    if path.suffix == ".xml":
+        said = {at.get("name"): at.get("value", "") for at in ElementTree.fromstring(data).iter("property")}
+        return {"version": said.get("version"), "code": json.loads(said.get("code", "null"))}
     found = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
     said = {"version": found.get("version"), "code": found.get("code"), "commit": found.get("commit")}
     fingerprint = found.get("fingerprint") or {}

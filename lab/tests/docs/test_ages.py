@@ -48,6 +48,14 @@ def test_a_change_of_what_was_measured_is_noticed(root: Path, changed: str) -> N
     assert ages.stale(root) == []
 
 
+def test_a_report_of_pytest_says_it_in_properties(root: Path) -> None:
+    result, code = Path("docs/results/recording.xml"), json.dumps(measured.code(root)).replace('"', "&quot;")
+    (root / result).write_text(f'<s><property name="version" value="0.0.9"/><property name="code" value="{code}"/></s>')
+    assert ages.note(root, result) == ""
+    (root / "allocator/src/a.cc").write_text("other")
+    assert ages.note(root, result) == "These figures are of version 0.0.9."
+
+
 def test_a_change_of_anything_else_is_not(root: Path) -> None:
     store(root, paths.version())
     (root / "allocator/tests").mkdir()

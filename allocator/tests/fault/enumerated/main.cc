@@ -52,9 +52,9 @@ struct Verdict {
 // Whether the frees before this attack spent what a process may at first (HARDENING.md, the allowance): larger ones the
 // hardened build then reuses as they are, but one in eight. Or libc does not say that there is no other thread
 // (COMPATIBILITY.md). The share counts every miss all the same.
+const bool threads_are_counted = dlsym(RTLD_DEFAULT, "__nptl_nthreads") != nullptr;
 bool may_be_missed(const Attack& attack) {
-  static const bool counts_threads = dlsym(RTLD_DEFAULT, "__nptl_nthreads") != nullptr;
-  if (!counts_threads && (attack.moment == Moment::at_trim || attack.moment == Moment::at_exit)) return true;
+  if (!threads_are_counted && (attack.moment == Moment::at_trim || attack.moment == Moment::at_exit)) return true;
   constexpr std::size_t kWordBehind = 8;  // it lies in the same run
   if (attack.state != State::reused || attack.bytes + kWordBehind <= std::size_t{1} << 20) return false;
   const double mib = static_cast<double>(attack.bytes) / (1 << 20);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -46,6 +47,7 @@ std::atomic_long* calls = own_calls;
 
 void* (*next_malloc)(Size);
 void* (*next_aligned)(Size, Size);
+int (*next_into)(void**, Size, Size);
 void (*next_free)(void*);
 void* seen_malloc(Size bytes) {
   ++own_calls[0];
@@ -54,6 +56,9 @@ void* seen_malloc(Size bytes) {
 void* seen_aligned(Size alignment, Size bytes) {
   ++own_calls[1];
   return next_aligned(alignment, bytes);
+}
+int seen_into(void** block, Size alignment, Size bytes) {
+  return (*block = seen_aligned(alignment, bytes)) != nullptr ? 0 : ENOMEM;
 }
 void seen_free(void* block) {
   if (block != nullptr) ++own_calls[2];
@@ -70,6 +75,7 @@ struct Word {
 int patch(dl_phdr_info* object, Size, void* attach) {
   const Word words[] = {{"malloc", reinterpret_cast<void*>(seen_malloc), reinterpret_cast<void*>(next_malloc)},
                         {"aligned_alloc", reinterpret_cast<void*>(seen_aligned), reinterpret_cast<void*>(next_aligned)},
+                        {"posix_memalign", reinterpret_cast<void*>(seen_into), reinterpret_cast<void*>(next_into)},
                         {"free", reinterpret_cast<void*>(seen_free), reinterpret_cast<void*>(next_free)}};
   const std::string_view file = object->dlpi_name;
   if (file.find("libfreestone") == file.npos && file.find("libstdc++") == file.npos) return 0;
@@ -160,6 +166,7 @@ void tell_all() {
 void run_late() {
   next_malloc = reinterpret_cast<void* (*)(Size)>(dlsym(RTLD_NEXT, "malloc"));
   next_aligned = reinterpret_cast<void* (*)(Size, Size)>(dlsym(RTLD_NEXT, "aligned_alloc"));
+  next_into = reinterpret_cast<int (*)(void**, Size, Size)>(dlsym(RTLD_NEXT, "posix_memalign"));
   next_free = reinterpret_cast<void (*)(void*)>(dlsym(RTLD_NEXT, "free"));
   std::vector<std::vector<void*>> older, younger;
   for (const Form& form : kForms) older.push_back(keep(form));

@@ -321,7 +321,7 @@ void calls_of_compilers() {
   const char* const prefix = "__alloc_token_";
   void* const none = nullptr;
   for (const char* name : {"malloc", "valloc", "pvalloc"}) free(compiler_call(prefix, name, "", n, token));
-  for (const char* name : {"memalign", "aligned_alloc"}) free(compiler_call(prefix, name, "", wide, n, token));
+  for (const char* name : {"memalign", "aligned_alloc"}) free(compiler_call(prefix, name, "", wide, whole(n), token));
   free(compiler_call(prefix, "calloc", "", size_t{1}, n, token));
   free(compiler_call(prefix, "realloc", "", none, n, token));
   free(compiler_call(prefix, "reallocarray", "", none, n, size_t{1}, token));
