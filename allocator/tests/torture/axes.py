@@ -72,9 +72,8 @@ OPTIONS = """
     cache_bytes:0 cache_bytes:8m dirty_bytes:0 dirty_bytes:1024g map_bytes:1m dirty_decay_ms:0 dirty_decay_ms:3600000
     give_back_percent:0 give_back_percent:100 thp:off thp:always limit_soft:1 limit_hard:1 limit_hard:24m
     limit_hard:1024g pressure:true background_purge:true stats_interval_ms:1,stats_file:/dev/null live_page:true
-    prof:true,prof_sample_bytes:1,prof_final:false
-    prof:true,prof_sample_bytes:16k,prof_final:false,prof_unwind:frame_pointer
-    guard_sample:1,guard_slots:4 guard_sample:1,guard_slots:65536 leak:exact
+    prof:true,prof_sample_bytes:1,prof_final:false guard_sample:1,guard_slots:4 guard_sample:1,guard_slots:65536
+    prof:true,prof_sample_bytes:16k,prof_final:false,prof_unwind:frame_pointer leak:exact
 """.split()
 HARDENED_OPTIONS = """
     seal_bytes:0 seal_bytes:1024g hardening_rate:0 exit_check_bytes:0 exit_check_bytes:1024g check_libc:false
