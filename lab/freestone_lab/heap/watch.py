@@ -80,13 +80,7 @@ def run(
     return Ended(child.returncode, seen)
 
 
-def _wait(
-    pid: int,
-    asked: list[int],
-    last_look: Callable[[list[int]], None],
-    seconds: float | None,
-    seen: Seen,
-) -> int:
+def _wait(pid: int, asked: list[int], last_look: Callable[[list[int]], None], seconds: float | None, seen: Seen) -> int:
     until = ended = None
     over = math.inf if seconds is None else time.monotonic() + seconds
     while ended is None or (until is not None and group(pid) and time.monotonic() < until):
