@@ -10,14 +10,7 @@ LIGHT = {
     "good": "#18794e",
     "bad": "#b42318",
 }
-DARK = {
-    "ink": "#e8e6e1",
-    "muted": "#a3a9b1",
-    "line": "#383c42",
-    "card": "#1e2125",
-    "good": "#4cc38a",
-    "bad": "#ff8b7e",
-}
+DARK = {"ink": "#e8e6e1", "muted": "#a3a9b1", "line": "#383c42", "card": "#1e2125", "good": "#4cc38a", "bad": "#ff8b7e"}
 SERIES_LIGHT = (
     "#7a8088", "#0b6bcb", "#c2410c", "#18794e", "#8250c4", "#b8860b", "#c2256c", "#0e8a8a", "#6b7f1c", "#a0522d",
     "#4553c4", "#d1495b", "#3f7d58", "#9b5fa8",
