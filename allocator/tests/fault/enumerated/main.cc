@@ -49,10 +49,10 @@ struct Verdict {
   bool keeps_promise() const { return share_without(missed - missed_as_documented) >= kind->promised; }
 };
 
-// Whether the frees before this attack spent what a process may at first (HARDENING.md, the allowance): larger ones the
-// hardened build then reuses as they are, but one in eight. Or libc does not say that there is no other thread
-// (COMPATIBILITY.md). The share counts every miss all the same.
 const bool threads_are_counted = dlsym(RTLD_DEFAULT, "__nptl_nthreads") != nullptr;
+// The two misses that are documented: the frees before spent what a process may at first (HARDENING.md, the allowance),
+// and larger blocks are then reused as they are, but one in eight; or libc does not count its threads
+// (COMPATIBILITY.md). The share counts every miss all the same.
 bool may_be_missed(const Attack& attack) {
   if (!threads_are_counted && (attack.moment == Moment::at_trim || attack.moment == Moment::at_exit)) return true;
   constexpr std::size_t kWordBehind = 8;  // it lies in the same run

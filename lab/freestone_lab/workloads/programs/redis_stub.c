@@ -1,6 +1,6 @@
 /* Stands in for libjemalloc.so.2 under Debian's redis-server, so that the program's malloc is whoever's turn it is.
- * These are the names that it takes from jemalloc besides malloc's own. Every figure is 0, and every part of
- * a heap is malloc's: redis 8 ends where jemalloc lacks one. */
+ * These are the names that it takes from jemalloc besides malloc's own. Every figure is 0, and the arenas that
+ * redis 8 creates are malloc's: it ends when jemalloc refuses either. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
