@@ -1,4 +1,4 @@
-"""`freestone test`: every test of the repository, summed in one line."""
+"""`freestone test`: the tests of the repository, summed in one line."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from argparse import Namespace
 from freestone_lab.core.errors import UserError
 from freestone_lab.engine import preparation
 from freestone_lab.host import own_tests, real_programs
+from freestone_lab.host.progress import Progress
 from freestone_lab.peers import packages
 
 
@@ -21,10 +22,13 @@ def run(options: Namespace) -> int:
     for name in options.parts:
         if name not in known:
             raise UserError(f"test: unknown part '{name}'; expected one of {', '.join(known)}")
-    preparation.ensure_packages([*packages.missing_programs(), *packages.missing_peers()], preparation.to_stderr)
     form = own_tests.Form(options.form)
-    tally = own_tests.run_all(options.parts, form, preparation.to_stderr)
+    programs = packages.PROGRAMS if form is not own_tests.Form.SHORT or options.parts else packages.SHORT_PROGRAMS
+    wanted = [*packages.missing_programs(programs), *packages.missing_peers()]
+    preparation.ensure_packages(wanted, preparation.to_stderr)
+    tally = own_tests.run_all(options.parts, form, Progress())
     for line in tally.problems:
         print(f"failed: {line}")
+    print(tally.seconds_line())
     print(tally.line())
     return 0 if tally.good else 1

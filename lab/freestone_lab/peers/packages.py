@@ -1,6 +1,6 @@
 """Debian packages that the lab can use: finds the missing ones, and installs them if it may.
 
-PROGRAMS is the one table of programs that tests and default comparisons need: program on PATH -> package.
+PROGRAMS is the one table of what tests and default comparisons need: program on PATH, or file -> package.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ PROGRAMS: dict[str, str] = {
     "clang++-19": "clang-19",
     "chromium": "chromium",
     "musl-gcc": "musl-tools",
-}
-FILES: dict[str, str] = {
     "/usr/include/gtest/gtest.h": "libgtest-dev",
     "/usr/lib/llvm-19/lib/clang/19/lib/linux": "libclang-rt-19-dev",
 }
+# What the short form of the tests can do without.
+ONLY_ALL = {"g++-aarch64-linux-gnu", "qemu-user", "clang-19", "chromium", "musl-tools", "libclang-rt-19-dev"}
+SHORT_PROGRAMS = [name for name, package in PROGRAMS.items() if package not in ONLY_ALL]
 
 
 def missing_programs(programs: Iterable[str] = PROGRAMS) -> list[str]:
-    """The packages of those programs that are not on PATH; of all programs, also of FILES that do not exist."""
-    packages = [PROGRAMS[p] for p in programs if shutil.which(p) is None]
-    packages += [package for path, package in FILES.items() if programs is PROGRAMS and not Path(path).exists()]
+    """The packages of those programs that are not on PATH, and of those files that do not exist."""
+    packages = [PROGRAMS[p] for p in programs if not (Path(p).exists() if p.startswith("/") else shutil.which(p))]
     return list(dict.fromkeys(packages))
 
 

@@ -85,6 +85,7 @@ def test_a_server_is_judged_by_its_cpu_time_per_request_beside_its_requests() ->
     assert evidence.times == (load.PER_REQUEST, load.RATE) and decide(evidence).use == "lean"
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("kind", ["normal", "disturbed", "two states"])
 @pytest.mark.parametrize("case", CASES)
 def test_the_right_one_is_chosen_at_the_stated_error_rate(case: str, kind: str) -> None:

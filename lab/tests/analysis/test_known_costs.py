@@ -23,6 +23,8 @@ from freestone_lab.analysis.decision import Decision, decide, evidence_of, racin
 from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS, Estimate, next_look
 from freestone_lab.core.result import Experiment, FigureSpec, Sample, control_name
 
+pytestmark = pytest.mark.all
+
 SPREAD = 0.01  # of one run
 SLOW = 1.5  # a disturbed run takes so many times as long
 TRUTH = 0.9

@@ -119,6 +119,7 @@ def test_habits_of_other_tools(work: Path, tmp_path: Path, only: list[str]) -> N
     assert failing.returncode == 2 and "exit status 7" in failing.stderr
 
 
+@pytest.mark.all
 def test_options_are_swept_in_the_same_run(work: Path, tmp_path: Path, controls: dict[str, Peer]) -> None:
     given = ["--only", f"leaking={controls['leaking'].path}", "--option", "leaking:FREESTONE_CONTROL_EVERY=2,1000000"]
     done = freestone(tmp_path, "advise", *given, "--runs", "3", "--json", "r.json", "--", str(work), "200000")
@@ -165,6 +166,7 @@ def test_compare_leaves_its_results_where_the_user_is(work: Path, tmp_path: Path
     assert "…-" not in done.stdout
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("command", ["advise", "compare"])
 def test_being_ended_leaves_what_was_measured(
@@ -258,6 +260,7 @@ def test_wrong_usage_is_one_line(words: list[str], said: str, tmp_path: Path) ->
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.all
 def test_a_recorded_program_is_answered_for(tmp_path: Path, only: list[str]) -> None:
     build = paths.build_dir()
     if not (build / recording.REPLAYER).exists():
@@ -286,6 +289,7 @@ def test_controls_are_not_listed_as_allocators(tmp_path: Path) -> None:
     assert not re.search(r"passthrough|returning-null|corrupting", listed.stdout)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("command", "mib", "size"), [("advise", 12.0, "about 12 MiB"), ("compare", 0.3, "less than 1 MiB")]
 )
@@ -368,6 +372,7 @@ def test_nothing_is_measured_where_nothing_can_be_won(words: list[str], tmp_path
     assert not files(tmp_path, "freestone-advise-*")
 
 
+@pytest.mark.all
 def test_a_list_that_is_walked_is_measured_though_its_calls_take_nothing(tmp_path: Path, only: list[str]) -> None:
     """What its nodes' places do to caches can be won, and is in no bound of calls."""
     (tmp_path / "walk.c").write_text(WALKS)

@@ -12,6 +12,8 @@ import pytest
 
 from freestone_lab.core import paths
 
+pytestmark = pytest.mark.all
+
 SOURCE = """
 #include <stdlib.h>
 #include <string.h>

@@ -28,6 +28,7 @@ COMMANDS = {
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("number", ENDS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_signal_to_the_one_process_leaves_nothing_behind(

@@ -22,10 +22,13 @@ from freestone_lab.core import paths
 from freestone_lab.measure import native
 from freestone_lab.trace import recording
 
-pytestmark = pytest.mark.skipif(
-    not all((paths.build_dir() / name).exists() for name in ("libfreestone.so", recording.WRITER)),
-    reason="the library or the recorder is not built",
-)
+pytestmark = [
+    pytest.mark.all,
+    pytest.mark.skipif(
+        not all((paths.build_dir() / name).exists() for name in ("libfreestone.so", recording.WRITER)),
+        reason="the library or the recorder is not built",
+    ),
+]
 LIMIT_S = 60  # of a command that has a few tenths of a second to do
 # What starts CMD and ends with its status, and what measures it and says what was wrong. {}: a file for its output.
 PASSING = {"run": "run", "record": "record -o {}.fst", "profile": "profile -o {}.html", "leaks": "leaks --json {}.json"}

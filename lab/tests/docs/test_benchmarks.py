@@ -42,6 +42,7 @@ def outdated(root: Path) -> list[str]:
     return pages.differences(root, benchmarks.documents(root))
 
 
+@pytest.mark.all
 def test_written_documents_are_up_to_date_and_an_edit_is_noticed(root: Path) -> None:
     assert outdated(root) == []
     page = root / benchmarks.DOCUMENT

@@ -302,6 +302,7 @@ def shown(folder: Path, *profiles: Profile, script: str = "", compare: bool = Fa
     return browser.dump(page_of(folder, *profiles, compare=compare), 1280, script)
 
 
+@pytest.mark.all
 def test_a_python_profile_shows_python_lines_first_and_all_functions_when_asked(tmp_path: Path) -> None:
     assert table.lines([python_profile()], "peak_space") == [
         "peak_space: 301 B; itself, with what it calls, function",
@@ -316,6 +317,7 @@ def test_a_python_profile_shows_python_lines_first_and_all_functions_when_asked(
     assert dict(top_rows(shown(tmp_path, python_profile(), script=all_)))["list_resize"][-2:] == ["301 B", "301 B"]
 
 
+@pytest.mark.all
 def test_the_page_lists_processes_by_command_line_and_opens_with_the_largest(tmp_path: Path) -> None:
     shims = [
         Profile([("peak_space", "bytes")], [((Frame("xmalloc"),), (50 - n,))], label=f"bash {'x' * 80} {n}", process=n)
@@ -351,6 +353,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("width", [1280, 375])
 def test_page_works_alone_without_errors_or_sideways_scrolling(page: Path, width: int) -> None:
     text = page.read_text(encoding="utf-8")
@@ -376,6 +379,7 @@ def top_rows(dom: str) -> list[tuple[str, list[str]]]:
     return rows
 
 
+@pytest.mark.all
 def test_recursion_counts_a_stack_once(tmp_path: Path) -> None:
     stack: tuple[Frame, ...] = (Frame("main"), Frame("walk"), Frame("walk"), Frame("walk"))
     samples: list[Sample] = [(stack, (1024,)), (stack[:2], (512,))]
@@ -384,6 +388,7 @@ def test_recursion_counts_a_stack_once(tmp_path: Path) -> None:
     assert rows["main"][-2:] == ["0 B", "1.5 KiB"]
 
 
+@pytest.mark.all
 def test_table_shows_blocks_beside_bytes(tmp_path: Path) -> None:
     samples: list[Sample] = [((Frame("main"), Frame("parse")), (3, 300)), ((Frame("main"),), (1, 50))]
     dom = shown(tmp_path, Profile([("inuse_objects", "count"), ("inuse_space", "bytes")], samples))
@@ -391,6 +396,7 @@ def test_table_shows_blocks_beside_bytes(tmp_path: Path) -> None:
     assert re.search(row, dom)
 
 
+@pytest.mark.all
 def test_search_marks_hits_and_adds_each_stack_once(tmp_path: Path) -> None:
     samples: list[Sample] = [
         ((Frame("main"), Frame("parse"), Frame("parse_more")), (300,)),
@@ -403,6 +409,7 @@ def test_search_marks_hits_and_adds_each_stack_once(tmp_path: Path) -> None:
     assert {name for name, _ in top_rows(dom)} == {"parse", "parse_more"}
 
 
+@pytest.mark.all
 def test_zoom_fills_the_width_with_the_chosen_call(tmp_path: Path) -> None:
     samples: list[Sample] = [((Frame("main"), Frame("small")), (1,)), ((Frame("main"), Frame("big")), (99,))]
     tap = "Array.from(document.querySelectorAll('.f')).filter(f=>f.title.startsWith('small'))[0].click()"
@@ -418,6 +425,7 @@ def test_zoom_fills_the_width_with_the_chosen_call(tmp_path: Path) -> None:
     assert 'title="big' not in zoomed
 
 
+@pytest.mark.all
 def test_diff_shows_growth_red_and_shrinkage_blue_even_of_what_is_gone(tmp_path: Path) -> None:
     before = Profile(LIVE, [((Frame("main"), Frame("leaky")), (1000,)), ((Frame("main"), Frame("gone")), (4000,))])
     after = Profile(LIVE, [((Frame("main"), Frame("leaky")), (9000,))])
@@ -428,6 +436,7 @@ def test_diff_shows_growth_red_and_shrinkage_blue_even_of_what_is_gone(tmp_path:
         assert re.search(rf'title="{name}[^>]*background: rgba\(var\(--{colour}\)', dom)
 
 
+@pytest.mark.all
 def test_timeline_is_to_scale_and_a_bar_leads_to_its_profile(tmp_path: Path) -> None:
     dumps = [
         Profile(LIVE, [((Frame("main"), Frame(name)), (size,))], label=name)
@@ -442,6 +451,7 @@ def test_timeline_is_to_scale_and_a_bar_leads_to_its_profile(tmp_path: Path) -> 
     assert "8.0 KiB" in dict(top_rows(clicked))["second"]
 
 
+@pytest.mark.all
 def test_empty_profile_page_explains_itself(tmp_path: Path) -> None:
     assert '<p id="empty">Nothing was sampled' in shown(tmp_path, Profile(LIVE, []))
 

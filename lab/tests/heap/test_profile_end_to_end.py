@@ -121,6 +121,7 @@ def test_behind_a_shim_the_program_itself_is_shown_first(program: Path, tmp_path
     assert largest.endswith(re.findall(r'"label":"([^"]*)"', page.read_text())[0])
 
 
+@pytest.mark.all
 def test_go_pprof_reads_it(program: Path, tmp_path: Path, go_pprof: Path) -> None:
     path = profiled(program, tmp_path / "p.pb")
     for kind, wanted in (("inuse_space", LIVE), ("alloc_space", ALLOCATED), ("alloc_objects", 8000)):

@@ -83,6 +83,7 @@ def test_same_results_give_the_same_bytes(program_page: Path) -> None:
     assert render_report([synthetic.program()]) == program_page.read_text(encoding="utf-8")
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("width", [1280, 375, 320])
 @pytest.mark.parametrize("kind", ["program", "suite"])
 def test_browser_shows_the_page_without_errors_or_sideways_scrolling(
@@ -100,6 +101,7 @@ def test_browser_shows_the_page_without_errors_or_sideways_scrolling(
         assert f'class="card {section}' in dom or f'class="{section}' in dom, section
 
 
+@pytest.mark.all
 def test_legend_keeps_one_allocator_in_view(suite_page: Path) -> None:
     dom = browser.dump(suite_page, 1280, "document.querySelector('.chip[data-slot=\"1\"]').click();")
     figure = re.search(r'<figure class="card dim">.*?</figure>', dom, re.S)

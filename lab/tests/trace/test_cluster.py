@@ -20,7 +20,7 @@ from freestone_lab.core.result_file import load
 from freestone_lab.trace import cluster
 
 distributed = pytest.importorskip("distributed")
-pytestmark = BUILT
+pytestmark = [BUILT, pytest.mark.all]
 ARGUMENTS = ("--rounds", "2", "--seed", "7", "--only", "freestone")
 
 

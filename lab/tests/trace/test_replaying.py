@@ -140,6 +140,7 @@ def refused(path: Path) -> str:
     return done.stderr
 
 
+@pytest.mark.all
 def test_every_flipped_byte_and_every_cut_is_refused(recorded: Recorded, tmp_path: Path) -> None:
     data = recorded("every-kind").read_bytes()
     damaged = tmp_path / "damaged.fst"
@@ -150,6 +151,7 @@ def test_every_flipped_byte_and_every_cut_is_refused(recorded: Recorded, tmp_pat
         assert "damaged.fst: at byte " in refused(damaged)
 
 
+@pytest.mark.all
 def test_damage_under_right_checksums_is_an_error_or_another_trace(recorded: Recorded, tmp_path: Path) -> None:
     data = recorded("every-kind").read_bytes()
     damaged = tmp_path / "damaged.fst"

@@ -13,6 +13,8 @@ import pytest
 
 from freestone_lab.workloads import app_inputs, apps
 
+pytestmark = pytest.mark.all
+
 AVAILABLE = apps.available()[0]
 
 

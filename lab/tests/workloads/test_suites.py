@@ -74,6 +74,7 @@ def null(built: Path) -> Path:
     return compiled(built / "null.so", paths.root() / "lab/peers/controls/null.c", "-O2")
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("run", [r for r in suites.QUICK if r.null_fits], ids=lambda r: r.id)
 def test_the_quick_suite_runs_under_an_allocator_that_never_frees(run: suites.WorkloadRun, null: Path) -> None:
     out = tools.run(*run.arguments(), preload=null)
