@@ -4,10 +4,11 @@
 # What only `freestone test --all` runs has the label `all`: what takes seconds of processor time or waits for them, of
 # each kind all but the cases that find most for their time.
 set(only_all
-  "^musl|^torture[.](pages|draw)|^preload[.](programs[.](redis|gcc|git|nginx|sshd|perl|node)|surface|interposed)"
+  "^musl|^packaging[.]packages|^torture[.](pages[.]refused|draw|found)|^explore[.]ground|^preload[.](programs[.](redis|gcc|git|nginx|sshd|perl|node)|surface|interposed)"
   "^fault[.](refused_purge|filters|states|used_up|addresses_largeruns|enumerated_older_kernel)|_kernel_4_18"
   "^fault[.](resource_limits|syscalls)[.]hardened|^stress[.](fork_held|stack_end|fork_handlers[.](freestone|hardened))"
-  "^footprint[.](mappings|regrowth)|^structure[.]mitigations_")
+  "^footprint[.](mappings|regrowth)|^structure[.]mitigations_"
+  "^sampling[.](estimates|sampling_cost|unchanged)")
 list(JOIN only_all "|" only_all)
 function(be_patient)
   get_property(tests DIRECTORY PROPERTY TESTS)

@@ -59,8 +59,8 @@ def with_right_checksums(data: bytearray) -> bytes:
     while offset + BLOCK.size <= len(data) and data[offset : offset + 4] == b"FSTB":
         stored = int.from_bytes(data[offset + 24 : offset + 28], "little")
         begin = offset + BLOCK.size
-        data[offset + 28 : offset + 32] = crc32c(data[begin : begin + stored])
-        data[offset + 60 : offset + 64] = crc32c(data[offset : offset + 60])
+        data[offset + 28 : offset + 32] = crc32c(bytes(data[begin : begin + stored]))
+        data[offset + 60 : offset + 64] = crc32c(bytes(data[offset : offset + 60]))
         offset = begin + stored
     return bytes(data)
 

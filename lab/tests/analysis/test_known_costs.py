@@ -72,7 +72,8 @@ def runs(shape: str, truths: Sequence[float], rounds: int, source: random.Random
 
 
 def _paired(shape: str, rounds: int, source: random.Random) -> Estimate | None:
-    return paired.ratio(*runs(shape, (TRUTH, 1.0), rounds, source), ERROR_RATE)
+    costs, base = runs(shape, (TRUTH, 1.0), rounds, source)
+    return paired.ratio(costs, base, ERROR_RATE)
 
 
 def _of_two_sittings(shape: str, rounds: int, source: random.Random) -> Estimate | None:
@@ -120,7 +121,8 @@ def test_intervals_hold_for_who_looks_after_every_round(shape: str) -> None:
 def test_one_slow_run_in_ten_hides_no_difference_of_five_per_cent() -> None:
     source, shown = random.Random(1), 0
     for _ in range(100):
-        found = paired.ratio(*runs("one slow run in ten", (0.95, 1.0), 60, source), 0.05 / 45)
+        costs, base = runs("one slow run in ten", (0.95, 1.0), 60, source)
+        found = paired.ratio(costs, base, 0.05 / 45)
         shown += found is not None and found.below
     assert shown >= 90
 

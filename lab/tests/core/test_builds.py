@@ -14,6 +14,7 @@ import pytest
 from freestone_lab.core import builds, paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.host import own_tests
+from freestone_lab.host.progress import Done, Progress
 
 # Says so if another one runs, and takes its time.
 CMAKE = """#!/bin/sh
@@ -50,14 +51,15 @@ def test_two_builds_of_a_preset_take_turns(root: Path) -> None:
 def test_the_tests_build_under_the_same_lock(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = []
 
-    def step(*_: object) -> int:
+    def step(*_: object) -> Done:
         with (root / "build" / "release.lock").open("a") as file, pytest.raises(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         held.append(True)
-        return 0
+        return Done(0, 1.0)
 
-    monkeypatch.setattr(own_tests, "_run", step)
-    assert own_tests.build_part(own_tests.PARTS[0], 1).failed == 0 and held
+    progress = Progress()
+    monkeypatch.setattr(progress, "run", step)
+    assert own_tests.build_part(own_tests.PARTS[0], 1, progress).failed == 0 and held
 
 
 def test_what_is_being_built_is_waited_for(root: Path) -> None:

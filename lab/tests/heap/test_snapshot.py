@@ -332,7 +332,7 @@ def test_a_page_of_a_process_that_had_the_number_before_is_not_shown(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(stats, "PAGES", tmp_path)
-    empty = {"figures": {}, "system_calls": {}, "classes": [], "threads": []}
+    empty: dict[str, object] = {"figures": {}, "system_calls": {}, "classes": [], "threads": []}
 
     def write(updated_ms: int) -> None:
         named = {"freestone": "0", "build": "fast", "pid": os.getpid(), "program": "python3", "time_ms": updated_ms}

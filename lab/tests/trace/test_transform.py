@@ -57,7 +57,8 @@ def test_the_middle_begins_with_what_was_live(tmp_path: Path) -> None:
     trace = recorded(tmp_path, "hand-over", "80000")
     times = np.sort(trace.rows["time"])
     begin, end = (int(times[len(times) * share // 4]) for share in (2, 3))
-    middle = transform.cut(trace, *((time + 0.5) * trace.step_ns / 1e9 for time in (begin, end)))
+    begin_s, end_s = ((time + 0.5) * trace.step_ns / 1e9 for time in (begin, end))
+    middle = transform.cut(trace, begin_s, end_s)
     whole = events.changes(trace, 0)
     live_then = int(whole.live_objects[whole.times < begin][-1:].sum())
     born = trace.rows["time"][births(trace.rows)]
