@@ -21,15 +21,20 @@ from freestone_lab.commands import docs
 from freestone_lab.core import measured, paths
 
 pytestmark = pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo is not installed")
-VERSION = paths.version()
+VERSION = paths.version().removesuffix("-dev")
 
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A clone in which all is committed."""
+    """A clone in which the version is a release's and all is committed."""
     clone_into(tmp_path / "clone")
+    set_version(tmp_path / "clone", VERSION)
     commit(tmp_path / "clone")
     return tmp_path / "clone"
+
+
+def set_version(clone: Path, version: str) -> None:
+    subprocess.run([sys.executable, str(clone / "packaging" / "set_version.py"), version], check=True)
 
 
 def measure(clone: Path) -> None:
@@ -76,6 +81,12 @@ def assert_refused(clone: Path, why: str) -> None:
 def test_a_tree_with_changes_is_refused(clone: Path) -> None:
     (clone / "new.txt").write_text("not committed\n")
     assert_refused(clone, "new.txt")
+
+
+def test_a_development_version_is_refused(clone: Path) -> None:
+    set_version(clone, f"{VERSION}-dev")
+    commit(clone)
+    assert_refused(clone, f"first packaging/set_version.py {VERSION}")
 
 
 def test_a_comma_in_a_comment_of_the_allocator_is_refused_in_a_release_only(clone: Path) -> None:
@@ -144,6 +155,5 @@ def test_a_release_holds_every_package_and_says_what_each_is(clone: Path) -> Non
     assert {file["fileName"].removeprefix("./") for file in contents} == packages
     sums = {tuple(line.split()) for line in (out / f"SHA256SUMS-{machine}").read_text().splitlines()}
     assert sums == {(hashlib.sha256((out / file).read_bytes()).hexdigest(), file) for file in packages | {listed}}
-    notes = (out / "notes.md").read_text()
-    assert notes in (clone / "CHANGELOG.md").read_text() and "**Hardened build.**" in notes
-    assert "## " not in notes
+    heading, _, notes = (clone / "CHANGELOG.md").read_text().split("\n## ")[1].partition("\n")
+    assert heading.startswith(f"{VERSION} (") and notes.strip() == (out / "notes.md").read_text().strip() != ""
