@@ -2,7 +2,7 @@
 # Measures what the documents of a release show, on a machine where nothing else runs. With two processors the full
 # suite takes 100 minutes, its longest piece 25. A piece whose result is in FOLDER is left out: an interrupted
 # measurement goes on where it stopped. The allocator, the workloads and the traces must not change
-# meanwhile, as `freestone docs --check` would say.
+# meanwhile, as `freestone docs --release` would say.
 #
 #     packaging/measure.sh [FOLDER]     default: build/measured
 set -eu

@@ -7,7 +7,8 @@
 #   *.spdx.json, SHA256SUMS-*                          what all of these are (SPDX), and their checksums
 #   notes.md                                           this version's section of CHANGELOG.md
 #
-# Ends with an error if the tree is not what is committed, the version has no notes, or a generated document is stale.
+# Ends with an error if the tree is not what is committed, the version is a development version or has no notes, a
+# generated document is stale, or a result is not of this version and code.
 set -eu
 fail() { echo "release.sh: $*" >&2; exit 1; }
 root=$(readlink -f "$(dirname "$0")/..")
@@ -22,9 +23,13 @@ command -v cargo >/dev/null || fail "cargo is missing; it makes the crate"
 changed=$(git -C "$root" status --porcelain) || fail "$root is no git checkout"
 [ -z "$changed" ] || fail "commit or remove first:
 $changed"
+released=${version%-dev}
+[ "$version" = "$released" ] || fail "$version is no release; first packaging/set_version.py $released, then measure"
 notes=$(awk -v version="$version" '/^## / {found = $2 == version; next} found' "$root/CHANGELOG.md")
 [ -n "$notes" ] || fail "CHANGELOG.md has no notes for $version"
-"$root/freestone" docs --check || fail "these documents do not follow from docs/results; run ./freestone docs"
+"$root/freestone" docs --release >&2 ||
+    fail "these documents do not follow from docs/results (run ./freestone docs), or these results are not of this code
+(docs/CONTRIBUTING.md, A release, says what measures them again)"
 
 # An archive that holds the time of its making would differ each time; the time of the commit does not.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct)}

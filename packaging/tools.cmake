@@ -18,7 +18,7 @@ endforeach()
 # Where the tool finds the libraries by their plain names, and the programs that it starts; the second line is the
 # version.
 file(RELATIVE_PATH libraries_from_tool /${tool_dir} /${tool_libraries})
-file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/installed "${libraries_from_tool}\n${PROJECT_VERSION}\n")
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/installed "${libraries_from_tool}\n${FREESTONE_VERSION}\n")
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/installed DESTINATION ${tool_dir} COMPONENT freestone-tools)
 install(DIRECTORY DESTINATION ${tool_libraries} COMPONENT freestone-tools)
 foreach(library libfreestone libfreestone-hardened)
@@ -44,6 +44,6 @@ if(FREESTONE_PYTHON3)
     set(prefix \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\")
     execute_process(COMMAND \"${CMAKE_COMMAND}\" -E env CC=${CMAKE_C_COMPILER} \"${FREESTONE_PYTHON3}\" -B -I -S
       \"${CMAKE_CURRENT_LIST_DIR}/complete.py\" \"\${prefix}/${CMAKE_INSTALL_DATADIR}\" \"\${prefix}/${tool_libraries}\"
-      ${PROJECT_VERSION} COMMAND_ERROR_IS_FATAL ANY)"
+      ${FREESTONE_VERSION} COMMAND_ERROR_IS_FATAL ANY)"
     COMPONENT freestone-tools)
 endif()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
@@ -10,22 +11,50 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
-from command_tools import clone_into
+from command_tools import clone_into, freestone
 
-from freestone_lab.core import paths
+from freestone_lab.commands import docs
+from freestone_lab.core import measured, paths
 
 pytestmark = pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo is not installed")
-VERSION = paths.version()
+VERSION = paths.version().removesuffix("-dev")
 
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A clone in which all is committed."""
+    """A clone in which the version is a release's and all is committed."""
     clone_into(tmp_path / "clone")
+    set_version(tmp_path / "clone", VERSION)
     commit(tmp_path / "clone")
     return tmp_path / "clone"
+
+
+def set_version(clone: Path, version: str) -> None:
+    subprocess.run([sys.executable, str(clone / "packaging" / "set_version.py"), version], check=True)
+
+
+def measure(clone: Path) -> None:
+    """Each stored result says that it is of the clone's version and code; the pages name it."""
+    stamp: dict[str, Any] = {"lab": VERSION, "version": VERSION, "code": measured.code(clone)}
+    for path in (clone / "docs" / "results").rglob("*.*"):
+        packed = path.suffix == ".gz"
+        data = gzip.decompress(path.read_bytes()) if packed else path.read_bytes()
+        if path.suffix == ".xml":
+            report = ElementTree.fromstring(data)
+            for said in report.iter("property"):
+                if (name := said.get("name")) in stamp:
+                    said.set("value", VERSION if name == "version" else json.dumps(stamp["code"]))
+            data = ElementTree.tostring(report)
+        else:
+            found = json.loads(data)
+            found.get("fingerprint", found).update(stamp)
+            data = json.dumps(found).encode()
+        path.write_bytes(gzip.compress(data) if packed else data)
+    docs.write(clone)
 
 
 def commit(folder: Path) -> None:
@@ -52,6 +81,25 @@ def assert_refused(clone: Path, why: str) -> None:
 def test_a_tree_with_changes_is_refused(clone: Path) -> None:
     (clone / "new.txt").write_text("not committed\n")
     assert_refused(clone, "new.txt")
+
+
+def test_a_development_version_is_refused(clone: Path) -> None:
+    set_version(clone, f"{VERSION}-dev")
+    commit(clone)
+    assert_refused(clone, f"first packaging/set_version.py {VERSION}")
+
+
+def test_a_comma_in_a_comment_of_the_allocator_is_refused_in_a_release_only(clone: Path) -> None:
+    for drawn in ("aged", "full", "mitigations", "traces"):  # to draw these takes long
+        (clone / "docs" / "results" / f"{drawn}.json.gz").unlink()
+    measure(clone)
+    assert freestone(clone, "docs", "--release", FREESTONE_ROOT=str(clone)).returncode == 0
+    source = clone / "allocator" / "src" / "abi" / "control.cc"
+    source.write_text(source.read_text().replace("// Room", "// Room,", 1))
+    commit(clone)
+    checked = freestone(clone, "docs", "--check", FREESTONE_ROOT=str(clone))
+    assert (checked.returncode, checked.stdout) == (0, "")
+    assert_refused(clone, f"docs/results/torture.json is of version {VERSION} and of other code")
 
 
 def test_a_version_without_notes_is_refused(clone: Path) -> None:
@@ -88,6 +136,8 @@ def test_the_list_of_contents_is_valid(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_release_holds_every_package_and_says_what_each_is(clone: Path) -> None:
+    measure(clone)
+    commit(clone)
     done = release(clone)
     assert done.returncode == 0, done.stdout + done.stderr
     out, machine = clone.parent / "out", os.uname().machine
@@ -105,6 +155,5 @@ def test_a_release_holds_every_package_and_says_what_each_is(clone: Path) -> Non
     assert {file["fileName"].removeprefix("./") for file in contents} == packages
     sums = {tuple(line.split()) for line in (out / f"SHA256SUMS-{machine}").read_text().splitlines()}
     assert sums == {(hashlib.sha256((out / file).read_bytes()).hexdigest(), file) for file in packages | {listed}}
-    notes = (out / "notes.md").read_text()
-    assert notes in (clone / "CHANGELOG.md").read_text() and "**Hardened build.**" in notes
-    assert "## " not in notes
+    heading, _, notes = (clone / "CHANGELOG.md").read_text().split("\n## ")[1].partition("\n")
+    assert heading.startswith(f"{VERSION} (") and notes.strip() == (out / "notes.md").read_text().strip() != ""

@@ -15,14 +15,14 @@ extern "C" {
 #endif
 
 #define FREESTONE_VERSION_MAJOR 1
-#define FREESTONE_VERSION_MINOR 0
+#define FREESTONE_VERSION_MINOR 1
 #define FREESTONE_VERSION_PATCH 0
 
 /* The application may define this symbol: options in the form "key:value,key:value". The environment variable
  * FREESTONE_CONF is read after it. */
 extern const char *freestone_conf;
 
-/* The version of the library in use as "major.minor.patch". */
+/* The version of the library in use as "major.minor.patch"; "-dev" follows before these numbers are released. */
 const char *freestone_version(void);
 
 /* 1 when malloc in this process is served by Freestone, 0 when it is switched off (FREESTONE_DISABLE=1). */

@@ -13,12 +13,13 @@ MODULES = (tuning, benchmarks, tables, sentences)
 
 
 def run(options: Namespace) -> int:
-    if not options.check:
+    if not options.check and not options.release:
         for path in write(paths.root()):
             print(f"written: {path}")
         return 0
     root = paths.root()
-    stale = [line for module in MODULES for line in pages.differences(root, module.documents(root))] + ages.stale(root)
+    stale = [line for module in MODULES for line in pages.differences(root, module.documents(root))]
+    stale += ages.unnamed(root) + (ages.other_than(root, paths.version()) if options.release else [])
     for line in stale:
         print(line)
     return 1 if stale else 0

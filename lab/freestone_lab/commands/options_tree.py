@@ -60,3 +60,5 @@ def docs(parser: argparse.ArgumentParser) -> None:
         freestone docs --check
     """
     parser.add_argument("--check", action="store_true", help="write nothing; say what is out of date, exit 1")
+    parser.add_argument("--release", action="store_true",
+                        help="as --check; also say which results are not of this version and code")  # fmt: skip

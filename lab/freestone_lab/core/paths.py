@@ -32,7 +32,7 @@ def version() -> str:
     marker = _marker()
     if marker is not None:
         return marker.read_text().splitlines()[1]
-    found = re.search(r"^project\(.* VERSION ([0-9.]+)", (root() / "CMakeLists.txt").read_text(), re.MULTILINE)
+    found = re.search(r"^set\(FREESTONE_VERSION ([^)]+)", (root() / "CMakeLists.txt").read_text(), re.MULTILINE)
     return found[1] if found else "unknown"
 
 

@@ -1,7 +1,7 @@
-"""Whether the figures of the documents are of this tree's code.
+"""Which version and code the figures of the documents are of.
 
-A page cites a result by its path. If the result is of other code, the page must say of which version it is; a result of
-this version must be of this code.
+A page names the version of each result that it cites by path. No text follows from what has changed in the tree since,
+so a change needs no new results; a release needs results of its own version and code.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from freestone_lab.core import measured, paths
+from freestone_lab.core import measured
+from freestone_lab.docs.pages import wrapped
 
 CITED = re.compile(r"docs/results/[\w./-]+\.(?:json(?:\.gz)?|xml)")
+NAMED = re.compile(r"of version ([\w.-]*\w)")
 UNSTAMPED = "0.1.0"  # the version of results that name no code
 # What a result measures besides the allocator, by a part of its name.
 ALSO = {"traces": "traces", "full": "workloads", "reuse": "workloads", "bench": "workloads", "recording": "recorder"}
@@ -47,24 +49,37 @@ def version(root: Path, path: Path) -> str:
     return str(_stamp(root / path).get("version") or UNSTAMPED)
 
 
-def note(root: Path, path: Path) -> str:
-    """What a page says beside figures of another version; "" for those of this tree's code."""
-    if of_this_code(root, path):
-        return ""
+def _of(root: Path, path: Path) -> str:
     commit = str(_stamp(root / path).get("commit") or "").removesuffix("+")
-    return f"These figures are of version {version(root, path)}{f', commit {commit}' if commit else ''}."
+    return f"of version {version(root, path)}{f', commit {commit}' if commit else ''}"
 
 
-def stale(root: Path) -> list[str]:
-    """One line for each citation that a reader would take for this tree's, and is not."""
+def note(root: Path, *results: Path) -> str:
+    """What a page says beside the figures of these results."""
+    files: dict[str, list[str]] = {}
+    for path in results:
+        files.setdefault(_of(root, path), []).append(f"`{path}`")
+    shown = "; ".join(f"{of} ({', '.join(names)})" for of, names in files.items())
+    return wrapped(f"These figures are {shown}.")
+
+
+def unnamed(root: Path) -> list[str]:
+    """One line for each citation whose version the page does not name."""
     lines = []
     for page in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
         text = " ".join(page.read_text(encoding="utf-8").split())
         for cited in sorted(set(CITED.findall(text))):
-            path = Path(cited)
-            if not (root / path).is_file() or of_this_code(root, path):
-                continue
-            of = version(root, path)
-            if of == paths.version() or f"of version {of}" not in text:
-                lines.append(f"{page.relative_to(root)} cites {cited} of version {of} and of other code than this tree")
+            if (root / cited).is_file() and version(root, Path(cited)) not in NAMED.findall(text):
+                lines.append(f"{page.relative_to(root)} cites {cited} and does not say: {_of(root, Path(cited))}")
     return lines
+
+
+def other_than(root: Path, wanted: str) -> list[str]:
+    """One line for each stored result that is not of this version or not of this tree's code."""
+    found = []
+    for path in sorted(path.relative_to(root) for path in (root / "docs/results").rglob("*")):
+        if CITED.fullmatch(str(path)):
+            other_code = "" if of_this_code(root, path) else " and of other code than this tree"
+            if other_code or version(root, path) != wanted:
+                found.append(f"{path} is {_of(root, path)}{other_code}")
+    return found

@@ -80,8 +80,7 @@ def documents(root: Path) -> dict[Path, str]:
         sections.append({**section(stored, {name: title for name, (title, _) in plots.items()}), "of": of})
         if stored.name == README_RESULT and (root / README).is_file():
             page = (root / README).read_text(encoding="utf-8")
-            text = by_kind(stored.part.analysis) + (f"\n\n{of}" if of else "")
-            found[README] = with_section(page, README, "overall", text)
+            found[README] = with_section(page, README, "overall", f"{by_kind(stored.part.analysis)}\n\n{of}")
     file = RESULTS / f"{trace_results.NAME}.json.gz"
     traces = trace_results.section(load(root / file)) if (root / file).is_file() else None
     if traces is not None:

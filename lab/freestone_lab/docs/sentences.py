@@ -1,7 +1,7 @@
 """Sentences of the documents whose figures follow from stored results.
 
 This file holds each sentence with `{}` for its figures; the document holds it with the figures. `freestone docs` fills
-them in. Line breaks do not matter.
+them in. Line breaks do not matter. Between the document's lines of `results` it says which results they are of.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from freestone_lab.attacks import enumerated
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Result
 from freestone_lab.core.result_file import load
-from freestone_lab.docs import tables, trace_results
+from freestone_lab.docs import ages, tables, trace_results
+from freestone_lab.docs.pages import with_section
 from freestone_lab.report import quantity
 
 README, ROADMAP, TRACE = Path("README.md"), Path("docs/ROADMAP.md"), Path("docs/TRACE.md")
@@ -66,10 +67,15 @@ def filled(page: str, sentence: Sentence, values: list[str]) -> str:
 def documents(root: Path) -> dict[Path, str]:
     """Path below the repository to content. Leaves out the sentences whose result is not stored."""
     made: dict[Path, str] = {}
+    results: dict[Path, dict[Path, None]] = {}
     for sentence in SENTENCES:
         if (root / sentence.of).exists():
             page = made.get(sentence.document) or (root / sentence.document).read_text(encoding="utf-8")
             made[sentence.document] = filled(page, sentence, sentence.values(root))
+            if sentence.of != CORPUS:
+                results.setdefault(sentence.document, {})[sentence.of] = None
+    for document, of in results.items():
+        made[document] = with_section(made[document], document, "results", ages.note(root, *of))
     return made
 
 

@@ -54,8 +54,7 @@ def documents(root: Path) -> dict[Path, str]:
         if (root / table.result).is_file():
             page = made.get(table.document) or (root / table.document).read_text(encoding="utf-8")
             found = table.read(root / table.result)
-            of = ages.note(root, table.result)
-            text = table.text(found) + (f"\n\n{of}" if of else "")
+            text = f"{table.text(found)}\n\n{ages.note(root, table.result)}"
             made[table.document] = with_section(page, table.document, table.name, text)
             if table.text is mitigations:
                 made[PLOT] = mitigations_drawing(found)

@@ -19,6 +19,7 @@ import tomllib
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from freestone_lab.core import outputs, paths
 from freestone_lab.core.errors import UserError
@@ -117,14 +118,24 @@ def _wheel(folder: Path, scratch: Path) -> list[Path]:
     shutil.copytree(libraries, inside / "lib", symlinks=False)
     (inside / paths.MARKER).write_text(f"lib\n{paths.version()}\n")
     for place in ("man", "bash-completion", "zsh", "fish"):
-        shutil.copytree(prefix / "share" / place, tree / f"freestone_lab-{paths.version()}.data/data/share" / place)
+        shutil.copytree(prefix / "share" / place, tree / f"{_distribution()}.data/data/share" / place)
     return [_zip(tree, folder)]
+
+
+def _project() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((paths.root() / "lab" / "pyproject.toml").read_text())["project"]
+    return found
+
+
+def _distribution() -> str:
+    """What a wheel's file and folders begin with."""
+    return f"freestone_lab-{_project()['version']}"
 
 
 def _metadata(tag: str) -> dict[str, str]:
     """The files that make a folder a distribution, from lab/pyproject.toml."""
-    project = tomllib.loads((paths.root() / "lab" / "pyproject.toml").read_text())["project"]
-    about = ["Metadata-Version: 2.1", f"Name: {project['name']}", f"Version: {paths.version()}"]
+    project = _project()
+    about = ["Metadata-Version: 2.1", f"Name: {project['name']}", f"Version: {project['version']}"]
     about += [f"Summary: {project['description']}", f"Requires-Python: {project['requires-python']}"]
     about += [f"License: {project['license']['text']}", *(f"Requires-Dist: {x}" for x in project["dependencies"])]
     scripts = "".join(f"{command} = {entry}\n" for command, entry in project["scripts"].items())
@@ -137,7 +148,7 @@ def _metadata(tag: str) -> dict[str, str]:
 
 def _zip(tree: Path, folder: Path) -> Path:
     tag = f"py3-none-manylinux_2_28_{platform.machine()}"
-    about = f"freestone_lab-{paths.version()}.dist-info"
+    about = f"{_distribution()}.dist-info"
     (tree / about).mkdir()
     for file, text in _metadata(tag).items():
         (tree / about / file).write_text(text)
@@ -147,7 +158,7 @@ def _zip(tree: Path, folder: Path) -> Path:
         digest = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=").decode()
         record += f"{path.relative_to(tree)},sha256={digest},{path.stat().st_size}\n"
     (tree / about / "RECORD").write_text(f"{record}{about}/RECORD,,\n")
-    wheel = folder / f"freestone_lab-{paths.version()}-{tag}.whl"
+    wheel = folder / f"{_distribution()}-{tag}.whl"
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in [*files, tree / about / "RECORD"]:
             entry = zipfile.ZipInfo(str(path.relative_to(tree)), time.gmtime(max(_made_at(), 315532800))[:6])

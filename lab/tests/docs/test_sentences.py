@@ -34,6 +34,11 @@ def test_a_sentence_names_each_figure_as_its_stored_result_does(one: sentences.S
         assert any(name in one.text for name in names), (figure, names)
 
 
+def test_a_page_names_every_result_that_its_sentences_are_of() -> None:
+    for one in sentences.SENTENCES:
+        assert one.of == sentences.CORPUS or f"`{one.of}`" in (paths.root() / one.document).read_text(encoding="utf-8")
+
+
 def test_only_the_figures_change_and_lines_may_break_anywhere() -> None:
     page = "# X\n\nIt takes 1.5 s\nof 24,288 (a * b).\n"
     shown = sentences.filled(page, sentence("takes {} s of {} (a * b)."), ["2", "3,000"])
