@@ -43,11 +43,15 @@ PROGRAMS: dict[str, str] = {
     "clang++-19": "clang-19",
     "chromium": "chromium",
     "musl-gcc": "musl-tools",
+    "prometheus": "prometheus",
+    "zsh": "zsh",
+    "fish": "fish",
     "/usr/include/gtest/gtest.h": "libgtest-dev",
     "/usr/lib/llvm-19/lib/clang/19/lib/linux": "libclang-rt-19-dev",
 }
 # What the short form of the tests can do without.
 ONLY_ALL = {"g++-aarch64-linux-gnu", "qemu-user", "clang-19", "chromium", "musl-tools", "libclang-rt-19-dev"}
+ONLY_ALL |= {"prometheus", "zsh", "fish"}
 SHORT_PROGRAMS = [name for name, package in PROGRAMS.items() if package not in ONLY_ALL]
 
 

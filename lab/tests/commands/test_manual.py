@@ -58,6 +58,7 @@ def test_bash_offers_commands_then_options_then_programs(share: Path) -> None:
     assert "bash" in completed(file, "freestone", "run", "--", "bas")
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_the_other_shells_can_read_theirs(share: Path, shell: str) -> None:
     if not shutil.which(shell):

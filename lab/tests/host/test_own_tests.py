@@ -79,6 +79,7 @@ def test_processor_time_is_shared_out_to_the_rooms(tmp_path: Path) -> None:
     assert tally.seconds_line() == "CPU seconds: 20 (release build 8, release abi 6, release heap 6)"
 
 
+@pytest.mark.all
 def test_the_short_form_fits_five_minutes_of_two_processors() -> None:
     """The last short form of all parts, as it is run first by .ci/run."""
     record = own_tests.short_form_record()
