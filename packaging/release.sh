@@ -7,7 +7,8 @@
 #   *.spdx.json, SHA256SUMS-*                          what all of these are (SPDX), and their checksums
 #   notes.md                                           this version's section of CHANGELOG.md
 #
-# Ends with an error if the tree is not what is committed, the version has no notes, or a generated document is stale.
+# Ends with an error if the tree is not what is committed, the version has no notes, a generated document is stale, or
+# the limits of size are not this tree's.
 set -eu
 fail() { echo "release.sh: $*" >&2; exit 1; }
 root=$(readlink -f "$(dirname "$0")/..")
@@ -25,6 +26,9 @@ $changed"
 notes=$(awk -v version="$version" '/^## / {found = $2 == version; next} found' "$root/CHANGELOG.md")
 [ -n "$notes" ] || fail "CHANGELOG.md has no notes for $version"
 "$root/freestone" docs --check || fail "these documents do not follow from docs/results; run ./freestone docs"
+sizes=allocator/tests/structure/size
+python3 "$root/${sizes}_test.py" "$root" --write >/dev/null
+git -C "$root" diff --quiet || fail "commit $sizes.txt: it has the sizes of an earlier release"
 
 # An archive that holds the time of its making would differ each time; the time of the commit does not.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct)}

@@ -18,14 +18,18 @@ from freestone_lab.core import paths
 
 pytestmark = pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo is not installed")
 VERSION = paths.version()
+SIZES = "allocator/tests/structure/size_test.py"
 
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A clone in which all is committed."""
-    clone_into(tmp_path / "clone")
-    commit(tmp_path / "clone")
-    return tmp_path / "clone"
+    """A clone in which all is committed, and whose limits of size are its own."""
+    folder = tmp_path / "clone"
+    clone_into(folder)
+    commit(folder)
+    subprocess.run([sys.executable, folder / SIZES, folder, "--write"], stdout=subprocess.DEVNULL, check=True)
+    commit(folder)
+    return folder
 
 
 def commit(folder: Path) -> None:
@@ -66,6 +70,12 @@ def test_a_stale_document_is_refused(clone: Path) -> None:
     page.write_text(page.read_text().replace("| `dirty_bytes` | `1m` |", "| `dirty_bytes` | `9m` |"))
     commit(clone)
     assert_refused(clone, "run ./freestone docs")
+
+
+def test_limits_of_size_that_are_those_of_another_tree_are_refused(clone: Path) -> None:
+    (clone / "new.txt").write_text("a line\n")
+    commit(clone)
+    assert_refused(clone, "commit allocator/tests/structure/size.txt")
 
 
 def test_a_folder_that_holds_something_is_refused(clone: Path) -> None:
