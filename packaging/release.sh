@@ -8,7 +8,7 @@
 #   notes.md                                           this version's section of CHANGELOG.md
 #
 # Ends with an error if the tree is not what is committed, the version is a development version or has no notes, a
-# generated document is stale, or a result is not of this version and code.
+# generated document is stale, a result is not of this version and code, or the limits of size are not this tree's.
 set -eu
 fail() { echo "release.sh: $*" >&2; exit 1; }
 root=$(readlink -f "$(dirname "$0")/..")
@@ -30,6 +30,9 @@ notes=$(awk -v version="$version" '/^## / {found = $2 == version; next} found' "
 "$root/freestone" docs --release >&2 ||
     fail "these documents do not follow from docs/results (run ./freestone docs), or these results are not of this code
 (docs/CONTRIBUTING.md, A release, says what measures them again)"
+sizes=allocator/tests/structure/size
+python3 "$root/${sizes}_test.py" "$root" --write >/dev/null
+git -C "$root" diff --quiet || fail "commit $sizes.txt: it has the sizes of an earlier release"
 
 # An archive that holds the time of its making would differ each time; the time of the commit does not.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct)}

@@ -22,15 +22,19 @@ from freestone_lab.core import measured, paths
 
 pytestmark = pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo is not installed")
 VERSION = paths.version().removesuffix("-dev")
+SIZES = "allocator/tests/structure/size_test.py"
 
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A clone in which the version is a release's and all is committed."""
-    clone_into(tmp_path / "clone")
-    set_version(tmp_path / "clone", VERSION)
-    commit(tmp_path / "clone")
-    return tmp_path / "clone"
+    """A clone in which the version is a release's, whose limits of size are its own, and all is committed."""
+    folder = tmp_path / "clone"
+    clone_into(folder)
+    set_version(folder, VERSION)
+    commit(folder)  # what is counted is what git tracks
+    subprocess.run([sys.executable, folder / SIZES, folder, "--write"], stdout=subprocess.DEVNULL, check=True)
+    commit(folder)
+    return folder
 
 
 def set_version(clone: Path, version: str) -> None:
@@ -114,6 +118,12 @@ def test_a_stale_document_is_refused(clone: Path) -> None:
     page.write_text(page.read_text().replace("| `dirty_bytes` | `1m` |", "| `dirty_bytes` | `9m` |"))
     commit(clone)
     assert_refused(clone, "run ./freestone docs")
+
+
+def test_limits_of_size_that_are_those_of_another_tree_are_refused(clone: Path) -> None:
+    (clone / "new.txt").write_text("a line\n")
+    commit(clone)
+    assert_refused(clone, "commit allocator/tests/structure/size.txt")
 
 
 def test_a_folder_that_holds_something_is_refused(clone: Path) -> None:

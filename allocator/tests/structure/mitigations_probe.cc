@@ -1,13 +1,13 @@
 // The core with some of its mitigations, under a small program. mitigations_test.py compiles both.
 //
 // What leads upward out of the core is answered here: nobody samples, and nothing is due.
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <thread>
 
 #include "abi/entry.h"
 #include "front/fork.h"
@@ -55,7 +55,8 @@ void expect_whole(const char* block) {
 }
 
 // Any thread frees what any thread allocated.
-void work(u64 random) {
+void* work(void* seed) {
+  u64 random = address_of(seed);
   for (unsigned round = 0; round < kRounds; ++round) {
     random = mix_bits(random + 1);
     const usize bytes = sizeof(usize) * 2 + (random >> 32) % (usize{1} << (4 + random % 17));
@@ -71,6 +72,7 @@ void work(u64 random) {
     expect_whole(old);
     serve_free(old);
   }
+  return nullptr;
 }
 
 // A child frees a block twice, with another free between.
@@ -93,9 +95,10 @@ bool finds_double_free() {
 }  // namespace freestone
 
 int main() {
-  std::thread team[freestone::kThreads];
-  for (unsigned t = 0; t < freestone::kThreads; ++t) team[t] = std::thread(freestone::work, t + 1);
-  for (std::thread& thread : team) thread.join();
+  pthread_t team[freestone::kThreads];
+  for (freestone::usize t = 0; t < freestone::kThreads; ++t)
+    pthread_create(&team[t], nullptr, freestone::work, reinterpret_cast<void*>(t + 1));
+  for (const pthread_t thread : team) pthread_join(thread, nullptr);
   if (freestone::wrong.load_relaxed() != 0) return std::puts("blocks were changed"), 1;
   if (!freestone::trim(0)) return std::puts("nothing went back"), 1;
   if (!freestone::finds_double_free()) return std::puts("a double free went unseen"), 1;
