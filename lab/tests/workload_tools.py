@@ -14,8 +14,11 @@ from typing import Any
 from peers_tools import compiled
 
 from freestone_lab.core import paths
+from freestone_lab.workloads import suites
 
-# Parameters that make every workload run in a fraction of a second.
+WORKLOADS = sorted({run.workload for run in suites.suite("full") + suites.HARDENING})
+
+# Parameters with which a workload runs in a fraction of a second. One without any runs as its first suite has it.
 SMALL: dict[str, list[str]] = {
     "throughput": ["--size=64,4096", "--rounds=5", "--blocks=200"],
     "burst": ["--size=64", "--rounds=5", "--blocks=200", "--threads=2"],
@@ -217,7 +220,8 @@ def run(*words: str, preload: Path | str | None = None, **env: str) -> Outcome:
 
 def small(workload: str, *more: str, preload: Path | str | None = None, **env: str) -> Outcome:
     """Runs a workload with its small parameters; `more` wins over them."""
-    return run(workload, "--idle-ms=0", *SMALL[workload], *more, preload=preload, **env)
+    words = SMALL[workload] if workload in SMALL else suites.suite(workload)[0].arguments()[1:]
+    return run(workload, "--idle-ms=0", *words, *more, preload=preload, **env)
 
 
 def described() -> dict[str, dict[str, Any]]:
