@@ -24,10 +24,14 @@ void free(void *p) { __libc_free(p); }
 SUBJECT = r"""
 #include <errno.h>
 #include <malloc.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+
+#define EXPECT(rule) if (!(rule)) return printf("not so: %s\n", #rule), 1
+#define REFUSES(call) (errno = 0, (call) == NULL && errno == ENOMEM)
 
 static long resident(void) { /* now, in KiB */
   long pages = 0;
@@ -37,11 +41,48 @@ static long resident(void) { /* now, in KiB */
   return pages * 4;
 }
 
+static int holds(const char *block, size_t n, char value) {
+  while (n > 0 && block[n - 1] == value) --n;
+  return n == 0;
+}
+
+/* What every allocator keeps is expected; what it may choose is printed. */
+static int rules(void) {
+  size_t huge = PTRDIFF_MAX - 4096, half = (1ul << 32) + 1, least = 4096, n = 1000, next;
+  char *volatile p = malloc(n);
+  EXPECT(REFUSES(malloc(huge)) && REFUSES(malloc(SIZE_MAX)) && REFUSES(calloc(half, 1ul << 32)));
+  EXPECT(REFUSES(reallocarray(NULL, half, 1ul << 32)) && REFUSES(memalign(64, huge)));
+  EXPECT(REFUSES(aligned_alloc(64, SIZE_MAX / 64 * 64)));
+  EXPECT(REFUSES(realloc(memset(p, 7, n), huge)) && holds(p, n, 7));
+  for (; n < 8 << 20; memset(p, 7, n = next)) EXPECT(holds(p = realloc(p, next = n + n / 2), n, 7));
+  for (; n > 1; n /= 2) EXPECT(holds(p = realloc(p, n / 2), n / 2, 7));
+  for (size_t aligned = sizeof p; aligned <= 1 << 20; aligned *= 2)
+    for (n = 1; n < 1 << 19; n *= 7) {
+      EXPECT(posix_memalign((void **)&p, aligned, n) == 0 && (uintptr_t)p % aligned == 0);
+      free(memset(p, 1, n));
+    }
+  for (n = 1; n < 4 << 20; n *= 2)
+    for (int round = 0; round < 20; ++round) {
+      free(memset(malloc(n), 1, n));
+      EXPECT(holds(p = calloc(n, 1), n, 0));
+      free(memset(p, 1, n));
+    }
+  errno = 4242;
+  free(malloc(1000)), free(malloc(3 << 20));
+  EXPECT(errno == 4242);
+  for (n = 1; n <= 2000; ++n) while ((uintptr_t)(p = malloc(n)) % least) least /= 2;
+  printf("sizes %zu %zu, ", malloc_usable_size(malloc(1)), malloc_usable_size(malloc(100)));
+  printf("aligned %zu, zero %d %d, ", least, malloc(0) == malloc(0), realloc(malloc(1), 0) == NULL);
+  printf("48 %d, pvalloc %zu\n", aligned_alloc(48, 96) == NULL, malloc_usable_size(pvalloc(10)));
+  return 0;
+}
+
 int main(int argc, char **argv) {
   static char buffer[4096];
   setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
   const char *what = argv[1];
   long n = argc > 2 ? atol(argv[2]) : 1000;
+  if (!strcmp(what, "rules")) return rules();
   if (!strcmp(what, "pairs")) {
     for (long i = 0; i < n; ++i) { char *volatile p = malloc(64); if (p) *p = 1; free(p); }
     puts("done");

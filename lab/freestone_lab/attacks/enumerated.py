@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample
 from freestone_lab.measure import fingerprint, native, proof
-from freestone_lab.peers import abi_probe
+from freestone_lab.peers import discover
 
 WORKLOAD = "enumerated"
 ROUNDS = 100
@@ -94,7 +95,8 @@ def run(
 
 def _judge(program: Path, peer: Peer, rounds: int, seed: int, kind: str) -> list[dict[str, Any]]:
     command = [str(program), "--json", "--rounds", str(rounds), "--seed", str(seed), "--kind", kind]
-    env = abi_probe.environment(peer)
+    own = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
+    env = {**own, **discover.preload_environment(peer)}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=True)
     told, _ = json.JSONDecoder().raw_decode(done.stdout, done.stdout.index('{"seed"'))  # some allocators print, too
     return list(told["kinds"])

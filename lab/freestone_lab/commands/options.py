@@ -70,7 +70,6 @@ COMMANDS: dict[str, Command] = {
     "doctor": Command(options_measure.doctor, "doctor"),
     "peers": Command(options_measure.peers, "peers"),
     "peers install": Command(options_measure.peers_install, "peers", function="install"),
-    "peers probe": Command(options_measure.peers_probe, "peers", function="probe"),
     "stats": Command(options_heap.stats, "stats", BARE),
     "top": Command(options_heap.top, "stats", BARE, "watch"),
     "profile": Command(options_heap.profile, "profile", BARE),

@@ -249,8 +249,7 @@ def doctor(parser: argparse.ArgumentParser) -> None:
 def peers(parser: argparse.ArgumentParser) -> None:
     """List every allocator that a program can be run under.
 
-    `peers install` installs Debian's and builds the newest releases of the others; `peers probe` measures how each
-    behaves.
+    `peers install` installs Debian's and builds the newest releases of the others.
 
     Examples:
 
@@ -274,16 +273,4 @@ def peers_install(parser: argparse.ArgumentParser) -> None:
     shared.names(parser, "NAME")
     parser.add_argument("--force", action="store_true", help="build again what is already here")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
-    shared.as_json(parser)
-
-
-def peers_probe(parser: argparse.ArgumentParser) -> None:
-    """Measure how each allocator behaves: names, zero sizes, alignment, errno, usable sizes, truth of statistics.
-
-    Examples:
-
-        freestone peers probe
-        freestone peers probe glibc freestone --json
-    """
-    shared.names(parser)
     shared.as_json(parser)

@@ -1,4 +1,4 @@
-"""`freestone peers`, `freestone peers install`, `freestone peers probe`: arguments in, tables or JSON out."""
+"""`freestone peers`, `freestone peers install`: arguments in, tables or JSON out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from argparse import Namespace
 
 from freestone_lab.core.result import Peer
-from freestone_lab.peers import abi_probe, discover
+from freestone_lab.peers import discover
 from freestone_lab.peers import install as peers_install
 from freestone_lab.report import terminal
 
@@ -36,28 +36,6 @@ def install(options: Namespace) -> int:
     return 1 if any(outcome.status == "failed" for outcome in outcomes) else 0
 
 
-def probe(options: Namespace) -> None:
-    names = options.names
-    found = discover.discover(only=names)
-    chosen = found if names else [peer for peer in found if peer.kind != "control"]
-    answers = [abi_probe.ask(peer) for peer in chosen]
-    if options.as_json:
-        print(json.dumps([_as_json(found) for found in answers], indent=1))
-    else:
-        _print_matrix(answers)
-
-
-def _as_json(found: abi_probe.PeerAnswers) -> dict[str, object]:
-    return {
-        "peer": found.peer.name,
-        "version": found.peer.version,
-        "build_id": found.peer.build_id,
-        "matrix": abi_probe.matrix(found),
-        "answers": found.answers,
-        "failures": found.failures,
-    }
-
-
 def _print_peers(found: list[Peer]) -> None:
     headings = ("allocator", "version", "from", "build-id", "names", "path")
     rows = [
@@ -75,14 +53,3 @@ def _print_peers(found: list[Peer]) -> None:
 def _present(found: list[Peer]) -> set[str]:
     names = {peer.name for peer in found}
     return names | ({peers_install.CONTROLS_NAME} if any(peer.kind == "control" for peer in found) else set())
-
-
-def _print_matrix(answers: list[abi_probe.PeerAnswers]) -> None:
-    console = terminal.console()
-    for title, columns in abi_probe.TABLES.items():
-        rows = [(found.peer.name, *(judge(found) for judge in columns.values())) for found in answers]
-        terminal.show_grid(console, ["allocator", *columns], rows, title)
-        console.print()
-    for found in answers:
-        for remark in abi_probe.remarks(found):
-            console.print(f"{found.peer.name}: {remark}", style="dim", highlight=False)

@@ -28,11 +28,11 @@ C_NAMES = (
 )
 # The operators new and delete, of objects and of arrays, in each of their forms; delete may be told the size, too.
 _FORMS = ("", "RKSt9nothrow_t", "St11align_val_t", "St11align_val_tRKSt9nothrow_t")
-OPERATOR_NAMES = (
+_OPERATORS = (
     *(f"{new}{form}" for new in ("_Znwm", "_Znam") for form in _FORMS),
     *(f"{delete}{form}" for delete in ("_ZdlPv", "_ZdaPv") for form in (*_FORMS, "m", "mSt11align_val_t")),
 )
-FAMILY = frozenset(C_NAMES) | frozenset(OPERATOR_NAMES)
+FAMILY = {*C_NAMES, *_OPERATORS}
 
 _MACHINES = {"x86_64": "X86_64", "aarch64": "AARCH64", "riscv64": "RISCV", "ppc64le": "PPC64"}
 

@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -134,19 +134,20 @@ class Probe:
     complaints: tuple[str, ...] = ()
 
 
-def probe(peer: Peer, env: Mapping[str, str] | None = None) -> Probe:
-    """Runs a tiny program under `peer` and asks it where its allocation symbols live."""
-    return probe_library(peer.path, {**(env if env is not None else os.environ), **dict(peer.env)})
+def probe(peer: Peer, env: Mapping[str, str] | None = None, names: Sequence[str] = ()) -> Probe:
+    """Runs a tiny program under `peer` and asks it where its allocation symbols live, and those of `names`."""
+    return probe_library(peer.path, {**(env if env is not None else os.environ), **dict(peer.env)}, names)
 
 
-def probe_library(library: str | None, env: Mapping[str, str]) -> Probe:
+def probe_library(library: str | None, env: Mapping[str, str], names: Sequence[str] = ()) -> Probe:
     """Probes a library, or the C library's own malloc."""
     full = dict(env)
     full.pop("LD_PRELOAD", None)
     if library:
         full["LD_PRELOAD"] = library
     try:
-        done = subprocess.run([str(native.tool("probe"))], env=full, capture_output=True, timeout=20, check=False)
+        command = [str(native.tool("probe")), *names]
+        done = subprocess.run(command, env=full, capture_output=True, timeout=20, check=False)
     except subprocess.TimeoutExpired:
         return Probe({}, "hangs in a program that allocates 100 bytes")
     if done.returncode < 0:

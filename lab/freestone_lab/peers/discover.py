@@ -26,8 +26,6 @@ from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer, PeerKind
 from freestone_lab.host.libraries import CORE_NAMES as CORE_NAMES
-from freestone_lab.host.libraries import FAMILY as FAMILY
-from freestone_lab.host.libraries import OPERATOR_NAMES as OPERATOR_NAMES
 from freestone_lab.host.libraries import PeerError as PeerError
 from freestone_lab.host.libraries import inspect_library, owner, owning_packages
 from freestone_lab.host.libraries import library_paths as library_paths

@@ -22,7 +22,8 @@ from pathlib import Path
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Peer
-from freestone_lab.peers import abi_probe, discover
+from freestone_lab.measure import proof
+from freestone_lab.peers import discover
 from freestone_lab.peers import packages as debian
 
 JOBS = "2"
@@ -241,11 +242,16 @@ def _build(recipe: Recipe, source: Source | None) -> Outcome:
     return Outcome(recipe.name, "installed", f"{description['version']} from {origin}")
 
 
+def not_served(peer: Peer) -> list[str]:
+    """Names that a preloaded `peer` must serve and does not: those that it exports, and malloc's own four."""
+    # __libc_* is glibc's private border: a program that asks for it by name and version gets glibc's.
+    wanted = sorted(name for name in {*discover.CORE_NAMES, *peer.exports} if not name.startswith("__libc_"))
+    owners = proof.probe(peer, names=wanted).owners
+    return [name for name in wanted if owners.get(name) != os.path.realpath(peer.path or "")]
+
+
 def _verify(peer: Peer) -> None:
-    missing = [name for name in discover.CORE_NAMES if name not in peer.exports]
-    if missing:
-        raise InstallError(f"the library exports no {', '.join(missing)}")
-    silent = abi_probe.not_served(peer)
+    silent = not_served(peer)
     if silent:
         raise InstallError(f"preloaded, it does not serve {', '.join(silent[:5])}")
 

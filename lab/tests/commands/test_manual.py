@@ -49,8 +49,8 @@ def completed(file: Path, *words: str) -> set[str]:
 def test_bash_offers_commands_then_options_then_programs(share: Path) -> None:
     file = share / "bash-completion" / "completions" / "freestone"
     assert completed(file, "freestone", "re") == {"record", "replay", "report"}
-    assert completed(file, "freestone", "peers", "pr") == {"probe"}
-    assert completed(file, "freestone", "peers", "probe", "--js") == {"--json"}
+    assert completed(file, "freestone", "peers", "in") == {"install"}
+    assert completed(file, "freestone", "peers", "install", "--js") == {"--json"}
     for name in manual.names():
         offered = completed(file, "freestone", *name.split(), "--")
         flags = {f for a in options.parser_of(name)._actions for f in a.option_strings if f.startswith("--")}

@@ -14,7 +14,7 @@ import pytest
 from peers_tools import build_library
 
 from freestone_lab.engine import preparation
-from freestone_lab.peers import abi_probe, discover, install
+from freestone_lab.peers import discover, install
 
 HIDING = (
     peers_tools.FORWARDING
@@ -69,7 +69,7 @@ def test_a_debian_peer_carries_its_package_and_version() -> None:
 def test_every_peer_serves_what_it_exports() -> None:
     for peer in discover.discover():
         if peer.kind == "preload":
-            assert abi_probe.not_served(peer) == [], peer.name
+            assert install.not_served(peer) == [], peer.name
 
 
 def test_a_given_library_takes_the_place_of_an_equal_name(library: Path) -> None:
@@ -162,6 +162,8 @@ def test_one_failing_build_is_reported_and_the_others_go_on(
 ) -> None:
     monkeypatch.setenv("FREESTONE_PEERS_DIR", str(tmp_path / "cache"))
     text = build_library(tmp_path, "text", "int answer(void) { return 42; }")
+    half = build_library(tmp_path, "half", "void *malloc(unsigned long n) { return 0; }")
+    unloadable = build_library(tmp_path, "unloadable", HIDING + "extern int no; int *use(void) { return &no; }")
 
     def failing(source: install.Source, work: Path) -> Path:
         install._run(["sh", "-c", "echo 'fatal error: no such thing'; exit 3"], work, work / "build.log")
@@ -170,6 +172,8 @@ def test_one_failing_build_is_reported_and_the_others_go_on(
     recipes = (
         install.Recipe("bad", "crate", failing),
         install.Recipe("empty", "crate", lambda source, work: text),
+        install.Recipe("half", "crate", lambda source, work: half),
+        install.Recipe("unloadable", "crate", lambda source, work: unloadable),
         install.Recipe("missing", "other-crate", lambda source, work: library),
         install.Recipe("fine", "crate", lambda source, work: library),
     )
@@ -177,10 +181,13 @@ def test_one_failing_build_is_reported_and_the_others_go_on(
     monkeypatch.setattr(install, "download", lambda: {"crate": install.Source(tmp_path, "4.5.6+x")})
     outcomes = {outcome.name: outcome for outcome in install.install([recipe.name for recipe in recipes])}
     assert {name: outcome.status for name, outcome in outcomes.items()} == {
-        "bad": "failed", "empty": "failed", "missing": "failed", "fine": "installed",
+        "bad": "failed", "empty": "failed", "half": "failed", "unloadable": "failed", "missing": "failed",
+        "fine": "installed",
     }  # fmt: skip
     assert "exit code 3: fatal error: no such thing" in outcomes["bad"].detail
     assert "exports no malloc" in outcomes["empty"].detail
+    assert "does not serve calloc, free, realloc" in outcomes["half"].detail
+    assert "does not serve calloc, free, malloc, realloc" in outcomes["unloadable"].detail
     fine = discover.find("fine")
     assert (fine.version, fine.origin) == ("4.5.6", "crate crate 4.5.6")
     assert install.install(["fine"])[0].status == "present"

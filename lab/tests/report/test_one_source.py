@@ -173,3 +173,14 @@ def test_the_card_says_versions_newer_ones_and_the_mode_of_huge_pages() -> None:
     assert f"versions  {said}; newer: freestone peers install jemalloc tcmalloc" in text
     assert re.search(r"^machine .*, huge pages madvise", text, re.MULTILINE)
     assert "huge pages madvise" in on_page(result)
+
+
+@pytest.mark.parametrize(("is_terminal", "width"), [(False, 40), (True, 40), (True, 200)])
+def test_no_cell_of_a_table_is_broken_however_narrow_the_output(is_terminal: bool, width: int) -> None:
+    rows = [("glibc", "a whole page [sic]", "/usr/lib/somewhere/libc.so"), ("other", "", "/opt/quite/far/away/lib.so")]
+    out = Console(width=width, file=io.StringIO(), record=True, force_terminal=is_terminal, color_system=None)
+    terminal.show_grid(out, ["allocator", "what it says", "path"], rows, "Rules")
+    text = out.export_text()
+    for cell in ("Rules", "what it says", *rows[0], *rows[1]):
+        assert cell in text
+    assert len(text.splitlines()) == (6 if is_terminal and width == 40 else 4)

@@ -1,5 +1,5 @@
 // probe: says which mapped object serves each allocation symbol of a process, and whether the blocks are of glibc's
-// heap all the same, as one JSON object on stdout.
+// heap all the same, as one JSON object on stdout. Each argument is one more symbol to look for.
 // It writes with write(2) alone, so a broken allocator shows as a crash or as null, not as a hang in stdio.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static char text[16384];
+static char text[65536];
 static size_t used;
 
 static void put(const char* more) {
@@ -40,7 +40,7 @@ static long held_by_glibc(void) {
   return (long)found.uordblks + found.hblkhd;
 }
 
-int main(void) {
+int main(int argc, char** argv) {
   static const char* const names[] = {"malloc",   "free",           "calloc",        "realloc",
                                       "memalign", "posix_memalign", "aligned_alloc", "malloc_usable_size",
                                       "_Znwm",    "_ZdlPv"};
@@ -63,6 +63,10 @@ int main(void) {
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     if (i) put(",");
     put_owner(names[i]);
+  }
+  for (int i = 1; i < argc; i++) {
+    put(",");
+    put_owner(argv[i]);
   }
   put("}}\n");
   free(block);
