@@ -23,7 +23,6 @@ PLACES = {
     "rust/Cargo.toml": (CARGO, DEV),
     "rust/Cargo.lock": (CARGO, DEV),
     "examples/rust/Cargo.toml": (CARGO, DEV),
-    "packaging/alpine/APKBUILD": (r"\npkgver=", "_alpha"),
     "packaging/debian/shlibs": (r">= ", "~dev"),
 }
 HEADER, NOTES, DEBIAN = "allocator/include/freestone/freestone.h", "CHANGELOG.md", "packaging/debian/changelog"

@@ -26,7 +26,6 @@ PLACES = {
     "rust/Cargo.toml": '\nversion = "9.8.7<-dev>"',
     "rust/Cargo.lock": '\nname = "freestone"\nversion = "9.8.7<-dev>"',
     "examples/rust/Cargo.toml": '\nversion = "9.8.7<-dev>"',
-    "packaging/alpine/APKBUILD": "\npkgver=9.8.7<_alpha>\n",
     "packaging/debian/shlibs": "libfreestone1 (>= 9.8.7<~dev>)",
 }
 

@@ -22,7 +22,6 @@ from freestone_lab.docs.pages import cell_text, grid, with_section
 from freestone_lab.report import cells, quantity
 from freestone_lab.report import page as render
 from freestone_lab.report.charts import Chart
-from freestone_lab.report.composite import Composite
 from freestone_lab.report.overview import Analysis, ExperimentView, FigureView, Overall, pair
 from freestone_lab.report.page import Part, WorkloadView
 from freestone_lab.report.quantity import Role
@@ -178,7 +177,6 @@ def section(stored: Stored, plots: dict[str, str]) -> dict[str, Any]:
         "published": published(result),
         "distance": distance_table.section(analysis),
         "pictures": [(name, plots[name]) for name in wanted if name in plots],
-        "composites": [{"experiment": table.experiment, "grid": composite(table)} for table in part.composites],
         "every_row": every_row(part),
         "failures": failures(analysis),
         "allocators": [told(peer) for peer in result.peers if peer.kind != "control"],
@@ -268,11 +266,6 @@ def figure_cell(view: ExperimentView, figure: FigureView | None, peer: str, base
     if peer == baseline or cell.estimate is None:
         return quantity.show(cell.summary.median, figure.spec.unit)
     return marked(quantity.ratio(cell.estimate.ratio), cells.verdict_word(cell, figure.role, figure.spec))
-
-
-def composite(table: Composite) -> str:
-    rows = [[name, f"{over:+.1f} %", *map(quantity.ratio, ratios)] for name, over, ratios in table.rows]
-    return grid(["allocator", "weighted", *(f"{size} B" for size in table.sizes)], rows)
 
 
 def told(peer: Peer) -> str:

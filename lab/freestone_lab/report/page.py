@@ -18,7 +18,6 @@ from freestone_lab.measure.samples import PROCESS_SPECS
 from freestone_lab.report import cells, charts, plots, quantity, series, svg
 from freestone_lab.report.card import Card, of_result
 from freestone_lab.report.charts import Chart
-from freestone_lab.report.composite import Composite, composite_table
 from freestone_lab.report.overview import Analysis, ExperimentView, Overall, analyse, pair
 from freestone_lab.report.plots import Look, Point, Span
 from freestone_lab.report.quantity import Role
@@ -61,7 +60,6 @@ class Part:
     outside: str  # the points that the drawing leaves out
     forests: list[tuple[Role, Markup]]
     workloads: list[WorkloadView]
-    composites: list[Composite]
     subject: str
     answer: Card | None
     titles: dict[Role, str]
@@ -177,7 +175,6 @@ def part_of(result: Result, tables: Sequence[Table] | None = None) -> Part:
         outside,
         forests,
         list(workloads.values()),
-        [c for v in analysis.experiments if (c := composite_table(v, result.baseline)) is not None],
         subject_of(result),
         of_result(result, analysis) if result.command[1:2] in (["compare"], ["advise"]) else None,
         titles_of(analysis),

@@ -13,11 +13,9 @@ import synthetic
 from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Sample
 from freestone_lab.flamegraph import view
 from freestone_lab.report import cells, plots, quantity, render_report, series, svg, trace_page
-from freestone_lab.report.composite import composite_table
 from freestone_lab.report.overview import analyse
 from freestone_lab.report.verdict import conclude
 from freestone_lab.trace import behaviour, corpus, events
-from freestone_lab.workloads.suites import WEIGHTS
 
 TIME = FigureSpec("s", "lower", "time")
 NAMES = ["glibc", "freestone", "mimalloc", "jemalloc", "gperftools"]
@@ -299,17 +297,6 @@ def test_counts_of_separate_runs_are_shown_and_not_compared() -> None:
     result.experiments[0].specs["instructions"] = FigureSpec("count", "lower")
     result.experiments[0].samples.append(Sample("freestone", -1, "ok", figures={"instructions": 123456789.0}))
     assert "123,456,789" in render_report([result])
-
-
-def test_composite_is_the_weighted_mean_of_ratios() -> None:
-    assert sum(WEIGHTS.values()) == pytest.approx(1.0)
-    views = analyse(synthetic.suite(["glibc", "freestone"], rounds=3)).experiments
-    table = composite_table(next(v for v in views if v.experiment.workload == "micro"), "glibc")
-    assert table is not None
-    rows = {name: (overhead, ratios) for name, overhead, ratios in table.rows}
-    overhead, ratios = rows["freestone"]
-    assert overhead == pytest.approx((sum(w * r for w, r in zip(WEIGHTS.values(), ratios, strict=True)) - 1) * 100)
-    assert rows["glibc"][0] == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize(

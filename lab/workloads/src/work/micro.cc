@@ -1,6 +1,4 @@
-// `micro`: pairs of eleven sizes, calloc of six, realloc chains, and a thread run, in one process. The weights of the
-// eleven sizes make the composite; relative to a baseline it is the weighted mean of ratios, which the lab computes
-// from the single figures.
+// `micro`: pairs of eleven sizes and their weighted sum, calloc of six, realloc chains, and a thread run, in one process.
 #include <cstdio>
 #include <cstdlib>
 
