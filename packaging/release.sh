@@ -27,12 +27,12 @@ released=${version%-dev}
 [ "$version" = "$released" ] || fail "$version is no release; first packaging/set_version.py $released, then measure"
 notes=$(awk -v version="$version" '/^## / {found = $2 == version; next} found' "$root/CHANGELOG.md")
 [ -n "$notes" ] || fail "CHANGELOG.md has no notes for $version"
-"$root/freestone" docs --release >&2 ||
-    fail "these documents do not follow from docs/results (run ./freestone docs), or these results are not of this code
-(docs/CONTRIBUTING.md, A release, says what measures them again)"
 sizes=allocator/tests/structure/size
 python3 "$root/${sizes}_test.py" "$root" --write >/dev/null
 git -C "$root" diff --quiet || fail "commit $sizes.txt: it has the sizes of an earlier release"
+"$root/freestone" docs --release >&2 ||
+    fail "these documents do not follow from docs/results (run ./freestone docs), or these results are not of this code
+(docs/CONTRIBUTING.md, A release, says what measures them again)"
 
 # An archive that holds the time of its making would differ each time; the time of the commit does not.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct)}

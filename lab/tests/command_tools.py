@@ -7,7 +7,6 @@ import io
 import shutil
 import subprocess
 import sys
-import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +61,6 @@ def clone_into(folder: Path) -> None:
             (folder / name).unlink()
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", ".venv"], cwd=folder, check=True)
     packages = next((folder / ".venv/lib").glob("python3*/site-packages"))
-    (packages / "freestone.pth").write_text(f"{folder}/lab\n{sysconfig.get_paths()['purelib']}\n")
+    (packages / "freestone.pth").write_text(f"{folder}/lab\n{Path(pytest.__file__).parents[1]}\n")
     sums = subprocess.run(["cksum"], input=(folder / "lab/requirements.txt").read_bytes(), capture_output=True).stdout
     (folder / ".venv/runtime.stamp").write_text(f"{sums.decode().strip()} {folder}\n")

@@ -31,9 +31,7 @@ def clone(tmp_path: Path) -> Path:
     folder = tmp_path / "clone"
     clone_into(folder)
     set_version(folder, VERSION)
-    commit(folder)  # what is counted is what git tracks
-    subprocess.run([sys.executable, folder / SIZES, folder, "--write"], stdout=subprocess.DEVNULL, check=True)
-    commit(folder)
+    commit_with_sizes(folder)
     return folder
 
 
@@ -65,6 +63,12 @@ def commit(folder: Path) -> None:
     subprocess.run(["git", "add", "--all"], cwd=folder, check=True)
     who = ("-c", "user.name=test", "-c", "user.email=test@freestone.invalid")
     subprocess.run(["git", *who, "commit", "-q", "--no-verify", "--allow-empty", "-m", "test"], cwd=folder, check=True)
+
+
+def commit_with_sizes(folder: Path) -> None:
+    commit(folder)  # what is counted is what git tracks
+    subprocess.run([sys.executable, folder / SIZES, folder, "--write"], stdout=subprocess.DEVNULL, check=True)
+    commit(folder)
 
 
 def release(clone: Path) -> subprocess.CompletedProcess[str]:
@@ -100,7 +104,7 @@ def test_a_comma_in_a_comment_of_the_allocator_is_refused_in_a_release_only(clon
     assert freestone(clone, "docs", "--release", FREESTONE_ROOT=str(clone)).returncode == 0
     source = clone / "allocator" / "src" / "abi" / "control.cc"
     source.write_text(source.read_text().replace("// Room", "// Room,", 1))
-    commit(clone)
+    commit_with_sizes(clone)
     checked = freestone(clone, "docs", "--check", FREESTONE_ROOT=str(clone))
     assert (checked.returncode, checked.stdout) == (0, "")
     assert_refused(clone, f"docs/results/torture.json is of version {VERSION} and of other code")
@@ -147,7 +151,7 @@ def test_the_list_of_contents_is_valid(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_release_holds_every_package_and_says_what_each_is(clone: Path) -> None:
     measure(clone)
-    commit(clone)
+    commit_with_sizes(clone)
     done = release(clone)
     assert done.returncode == 0, done.stdout + done.stderr
     out, machine = clone.parent / "out", os.uname().machine

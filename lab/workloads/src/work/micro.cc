@@ -1,4 +1,4 @@
-// `micro`: pairs of eleven sizes and their weighted sum, calloc of six, realloc chains, and a thread run, in one process.
+// `micro`: pairs of eleven sizes and their weighted sum, calloc of six, realloc chains, a thread run, in one process.
 #include <cstdio>
 #include <cstdlib>
 
