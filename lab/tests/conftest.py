@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import signal
+import os
+import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,9 @@ import pytest
 
 from freestone_lab.core import paths
 from freestone_lab.core.result import Peer
+
+sys.path.append(str(paths.root() / "allocator" / "tests"))
+from support import place
 
 PROGRAMS = Path(__file__).parent / "programs"
 GLIBC = Peer("glibc", None, "libc")
@@ -30,8 +35,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure() -> None:
-    """A shell's background jobs ignore Ctrl-C, and so would the programs that tests start and interrupt."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    """What a test inherits is the same wherever the tests are started. Settings of their own stay."""
+    place.settle()
+    for name in [name for name in os.environ if re.match("FREESTONE_(?!TEST_)", name)]:
+        del os.environ[name]
 
 
 @pytest.fixture(scope="session")

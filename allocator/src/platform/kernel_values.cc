@@ -34,11 +34,14 @@ char** first_environment() {
   return *arguments_end == nullptr ? arguments_end + 1 : nullptr;
 }
 
+// Behind the environment. glibc takes variables from that in a program with more rights than its caller, and programs
+// do: then nulls and pointers stand between. No pointer is as small as a value's type.
 const Elf64_auxv_t* auxiliary_vector() {
+  constexpr usize kTypeMax = 4095;
   char** entry = first_environment();
   if (entry == nullptr) return nullptr;
-  while (*entry != nullptr) ++entry;
-  return reinterpret_cast<const Elf64_auxv_t*>(entry + 1);
+  while (reinterpret_cast<usize>(*entry) - 1 >= kTypeMax) ++entry;
+  return reinterpret_cast<const Elf64_auxv_t*>(entry);
 }
 
 // How many symbols there are follows from the hash table alone.

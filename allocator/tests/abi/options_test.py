@@ -165,6 +165,7 @@ class SetUserId(harness.FreestoneTest):
             ({"FREESTONE_CONF": "confirm:true,bogus:1"}, 0),
             ({"FREESTONE_CONF": "stats_print:true"}, 0),
             ({"FREESTONE_DISABLE": "1"}, 0),
+            ({"FREESTONE_CONF": "confirm:true", "TMPDIR": "/tmp", "LOCPATH": "/tmp"}, 0),  # glibc removes the two
             ({}, 200_000),  # KiB
         ):
             done = self.run_set_user_id(extra, limit)

@@ -15,6 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from support import place
+
+place.settle()
 SKIPPED = 77
 HANG_SECONDS = 2400.0  # what runs longer hangs: nothing needs a hundredth of it
 

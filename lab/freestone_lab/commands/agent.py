@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 from argparse import Namespace
 
 from freestone_lab.commands import environment
 from freestone_lab.commands.options import RUNTIME
-from freestone_lab.core import units
+from freestone_lab.core import signals, units
 from freestone_lab.core.errors import UserError
 from freestone_lab.heap import machine_agent as agent
 
@@ -29,18 +28,17 @@ def run(options: Namespace) -> int:
         environment.require(RUNTIME, sys.argv[1:])
     server = agent.serve(host.strip("[]"), int(port), silent)
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: stop.set())
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(f"freestone agent: http://{host}:{server.server_address[1]}/metrics", file=sys.stderr, flush=True)
-    pushing = None
-    if options.push:
-        work = (options.push, every, stop, lambda text: print(f"freestone: {text}", file=sys.stderr), silent)
-        pushing = threading.Thread(target=agent.push_profiles, args=work)
-        pushing.start()
-    while not stop.wait(1):  # the handler runs here, and a signal that another thread receives wakes nobody
-        continue
-    server.shutdown()
-    if pushing is not None:
-        pushing.join()
+    with signals.handled(lambda _number, _frame: stop.set()):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        print(f"freestone agent: http://{host}:{server.server_address[1]}/metrics", file=sys.stderr, flush=True)
+        pushing = None
+        if options.push:
+            work = (options.push, every, stop, lambda text: print(f"freestone: {text}", file=sys.stderr), silent)
+            pushing = threading.Thread(target=agent.push_profiles, args=work)
+            pushing.start()
+        while not stop.wait(1):  # the handler runs here, and a signal that another thread receives wakes nobody
+            continue
+        server.shutdown()
+        if pushing is not None:
+            pushing.join()
     return 0

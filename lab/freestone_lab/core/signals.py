@@ -28,10 +28,24 @@ class Ended(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
+def handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Within the context, it handles these signals. One that is ignored, as SIGHUP under nohup, stays ignored."""
+    before = {number: signal.getsignal(number) for number in ENDS}
+    try:
+        for number, was in before.items():
+            if was != signal.SIG_IGN:
+                signal.signal(number, handler)
+        yield
+    finally:
+        for number, was in before.items():
+            signal.signal(number, was)
+
+
+@contextlib.contextmanager
 def ends_are_kept() -> Iterator[list[int]]:
     """Within the context, the first such signal raises Ended. The list gets the exit status for that signal.
 
-    What this process had started by then is gone afterwards. A signal that is ignored, as under nohup, stays ignored.
+    What this process had started by then is gone afterwards.
     """
     came: list[int] = []
     started: list[int] = []
@@ -42,15 +56,10 @@ def ends_are_kept() -> Iterator[list[int]]:
             started.extend(descendants(os.getpid()))
             raise Ended(number)
 
-    before = {number: signal.getsignal(number) for number in ENDS}
-    for number, handler in before.items():
-        if handler != signal.SIG_IGN:
-            signal.signal(number, end)
     try:
-        yield came
+        with handled(end):
+            yield came
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         for pid in started:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)

@@ -14,7 +14,6 @@ import errno
 import fcntl
 import os
 import random
-import signal
 import struct
 import sys
 import threading
@@ -25,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from freestone_lab.core import signals
 from freestone_lab.core.errors import UserError
 from freestone_lab.heap import filters, snapshot
 from freestone_lab.heap.loaded import find_library, memory_of, no_right
@@ -388,12 +388,8 @@ def look_until(pids: Sequence[int], seconds: float | None) -> Iterator[Callable[
             meanwhile()
             time.sleep(0.02)
 
-    before = {n: signal.signal(n, ask) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
+    with signals.handled(ask):
         yield wait
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def look_at(

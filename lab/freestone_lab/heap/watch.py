@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from freestone_lab.core import signals
 from freestone_lab.measure import tree
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE_S = 5.0  # from the signal until a program that goes on is ended by force; supervisors wait for 10 s
 
 
@@ -55,8 +55,7 @@ def run(
     """Runs the program to its end, which SIGTERM brings after `seconds`.
 
     If this process gets SIGINT, SIGTERM or SIGHUP, it calls `last_look` with the processes of the program's group, and
-    then sends the group that signal, and nothing of it stays. A signal that this process ignores, as SIGHUP under
-    nohup, stays ignored.
+    then sends the group that signal, and nothing of it stays.
     """
     asked: list[int] = []
     seen: Seen = {}
@@ -64,17 +63,11 @@ def run(
     def ask(number: int, frame: object) -> None:
         asked.append(number)
 
-    before = {n: signal.getsignal(n) for n in ENDING}
-    with _terminal_can_be_lent():
+    with _terminal_can_be_lent(), signals.handled(ask):
         try:
-            for number, handler in before.items():
-                if handler != signal.SIG_IGN:
-                    signal.signal(number, ask)
             child = subprocess.Popen(list(argv), executable=program, env=dict(env), process_group=0)
             status = _wait(child.pid, asked, last_look, seconds, seen)
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
             _take_terminal(os.getpgrp())
     child.returncode = os.waitstatus_to_exitcode(status)
     return Ended(child.returncode, seen)

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -142,7 +143,8 @@ AGENT = (
 
 
 def run_agent(proc: Path, *words: str) -> tuple[subprocess.Popen[str], str]:
-    command = [sys.executable, "-c", AGENT, str(proc), "agent", "--listen", "127.0.0.1:0", *words]
+    command = ["env", "--ignore-signal=HUP", sys.executable, "-c", AGENT, str(proc), "agent"]
+    command += ["--listen", "127.0.0.1:0", *words]
     child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert child.stderr is not None
     address = child.stderr.readline().strip().removeprefix("freestone agent: ")
@@ -153,6 +155,7 @@ def test_the_command_serves_and_asks_every_process_to_show_itself(server: Path, 
     silent = start(server, conf="")
     show(proc, silent)
     serving, address = run_agent(proc, "--all", "--every", "50ms")
+    serving.send_signal(signal.SIGHUP)  # which it ignores as under nohup
     try:
         until(lambda: b'program="holding"' in urllib.request.urlopen(address).read())
         assert silent.poll() is None

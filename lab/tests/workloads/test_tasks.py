@@ -187,6 +187,7 @@ def cpu_seconds(job: Task) -> float:
     return after.children_user + after.children_system - before.children_user - before.children_system
 
 
+@pytest.mark.timing
 def test_each_program_is_short_so_that_the_budget_holds_many_rounds(jobs: list[Task]) -> None:
     assert Counter(job.id for job in jobs)["python"] == 1 and len(jobs) >= 3
     for job in jobs:
