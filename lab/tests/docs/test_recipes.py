@@ -148,6 +148,7 @@ def test_committed_recipes_pass_the_tests_of_structure(extended: Path) -> None:
         run(extended, *(re.sub(rf"^{re.escape(str(ROOT))}(?!/build/)", str(extended), word) for word in command))
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(("files", "chosen"), NOTICING)
 def test_committed_recipes_pass_the_labs_tests_that_notice_them(files: str, chosen: str, extended: Path) -> None:
     pytest_ = ("../.venv/bin/python", "-m", "pytest", "-m", "not timing and not long", "-k", chosen)
