@@ -31,6 +31,7 @@ def get_ready(packages_wanted: Sequence[str], limit_s: float | None, install: bo
     """
     coming = (p.name for p in (*discover.PACKAGED, *discover.SETTINGS))
     known = {"all", *FAMILIES, "freestone-hardened", *discover.ALIASES, *discover.CONTROLS, *coming}
+    known |= {spec.partition("=")[0] for spec in _specs(asked)}
     for name in _split(asked):
         if name not in known:
             discover.find(name)
@@ -84,22 +85,28 @@ def choose_peers(with_names: Sequence[str], only: Sequence[str], options: Sequen
 
 def _chosen(with_names: Sequence[str], only: Sequence[str]) -> list[Peer]:
     with_names, only = _split(with_names), _split(only)
-    found = discover.discover()
+    specs = _specs([*with_names, *only])  # what one option describes, the other may name
+
+    def named(*names: str) -> list[Peer]:
+        return discover.discover(specs, only=names) if names else []
+
     if "all" in with_names or "all" in only:
-        everyone = [p for p in found if p.kind != "control"]
-        extra = [n for n in (*with_names, *only) if n != "all"]
-        return _unique([*everyone, *discover.discover(only=extra)] if extra else everyone)
+        everyone = [p for p in discover.discover() if p.kind != "control"]
+        return _unique([*everyone, *named(*(n for n in (*with_names, *only) if n != "all"))])
     baseline = discover.find(BASELINE)
     if only:
-        return _unique([baseline, *discover.discover(only=[*only, *with_names])])
+        return _unique([baseline, *named(*only, *with_names)])
     defaults: list[Peer] = []
     for family in FAMILIES:
         with contextlib.suppress(discover.PeerError):
-            defaults.append(discover.discover(only=[family])[0])
+            defaults += discover.discover(only=[family])
     also = [s.name for s in discover.SETTINGS if any(p.name == s.of != s.name for p in defaults)]
     defaults += discover.discover(only=also) if also else []
-    extra_peers = discover.discover(only=list(with_names)) if with_names else []
-    return _unique([baseline, *defaults, *extra_peers])
+    return _unique([baseline, *defaults, *named(*with_names)])
+
+
+def _specs(names: Sequence[str]) -> list[str]:
+    return [name for name in names if "=" in name]
 
 
 def _split(names: Sequence[str]) -> list[str]:

@@ -74,11 +74,16 @@ def test_wrong_names_are_named(program: Path, name: str, expected: str) -> None:
     assert expected in str(caught.value)
 
 
-def test_allocators_may_stand_in_one_word(controls: dict[str, Peer]) -> None:
+def test_allocators_may_stand_in_one_word_and_one_may_be_named_after_it_is_described(
+    controls: dict[str, Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = f"mine={controls['passthrough'].path}"
     alone = preparation.choose_peers([], ["passthrough", "null", spec])
     assert [p.name for p in alone] == ["glibc", "passthrough", "null", "mine"]
     assert preparation.choose_peers([], ["passthrough,null", spec]) == alone
+    monkeypatch.setattr(preparation, "_ensure_library", lambda _: None)
+    preparation.get_ready([], None, False, silent, spec, "mine")
+    assert [p.name for p in preparation.choose_peers([spec], ["mine"])] == ["glibc", "mine"]
     with pytest.raises(UserError, match=r"/nowhere/a,b\.so"):
         preparation.choose_peers(["x=/nowhere/a,b.so"], [])
 
