@@ -115,13 +115,16 @@ def parser_of(name: str) -> Parser:
 def parse(name: str, arguments: list[str]) -> argparse.Namespace:
     """Parses what follows the command's name. Ends the program with one line if it makes no sense.
 
-    UserError where a file would be lost.
+    UserError where a file would be lost. `inputs` of what it returns are the files that the command may read.
     """
     found = parser_of(name).parse_args(arguments[:-1] if arguments[-1:] == ["--"] else arguments)
     if "command" in found:
         words = found.command or []
         found.command = words[1:] if words[:1] == ["--"] else words
-    for path in (getattr(found, name, None) for name in OUTPUTS):
+    given = {key: value if isinstance(value, list) else [value] for key, value in vars(found).items()}
+    read = (word for key, words in given.items() if key not in OUTPUTS for word in words)
+    found.inputs = [word for word in read if isinstance(word, Path)] + [Path(word) for word in given.get("command", [])]
+    for path in (getattr(found, key, None) for key in OUTPUTS):
         if isinstance(path, Path):
-            outputs.ours(path, found.force, trace=name in TRACES)
+            outputs.ours(path, found.force, found.inputs, trace=name in TRACES)
     return found

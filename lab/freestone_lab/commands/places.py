@@ -52,7 +52,7 @@ def places(kind: str, options: Namespace) -> Places:
     say = preparation.to_stderr
     result = outputs.usable(options.json or outputs.new_name(kind), say)
     derived = result.with_name(result.name.removesuffix(".gz")).with_suffix(".html")
-    page = options.report or outputs.ours(derived, options.force)
+    page = options.report or outputs.ours(derived, options.force, options.inputs)
     asked = [(getattr(options, name, None), write) for name, write in export.FORMS.items()]
     others = {outputs.usable(path, say): write for path, write in asked if path is not None}
     return Places(result, outputs.usable(page, say), others, options.open_page)

@@ -65,7 +65,7 @@ def _page(profiles: list[Profile], title: str, view: str) -> Callable[[Path], No
 def show(options: Namespace) -> None:
     files = options.files
     derived = files[0].with_name(files[0].name.split(".")[0] + ".html")
-    path = paths.must_be_writable(options.output or outputs.ours(derived, options.force), "--output")
+    path = paths.must_be_writable(options.output or outputs.ours(derived, options.force, options.inputs), "--output")
     page = _page(profiling.load(files), f"Heap profile {', '.join(f.name for f in files)}", "inuse_space")
     _finish(path, page, options.open_page)
 

@@ -21,7 +21,7 @@ def report(options: Namespace) -> None:
     """Result files as an HTML page."""
     first = options.results[0]
     derived = first.with_name(first.name.removesuffix(".gz")).with_suffix(".html")
-    target = options.output or outputs.ours(derived, options.force)
+    target = options.output or outputs.ours(derived, options.force, options.inputs)
     write_report([load(path) for path in options.results], target)
     print(f"written: {target}")
 

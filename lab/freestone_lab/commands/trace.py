@@ -63,8 +63,8 @@ def take_foreign(options: Namespace) -> None:
 
 
 def stats(options: Namespace) -> None:
+    path = options.output or outputs.ours(options.trace.with_suffix(".html"), options.force, options.inputs)
     trace = events.read(options.trace, partial=options.partial)
-    path = options.output or outputs.ours(options.trace.with_suffix(".html"), options.force)
     paths.must_be_writable(path, "--output")
     found = behaviour.describe(trace)
     way = replaying.Way(idle_ms=0)

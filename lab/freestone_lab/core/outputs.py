@@ -1,6 +1,7 @@
 """Where files go. A place is tried before anything is measured; if it fails after all, the file goes elsewhere.
 
-A file that Freestone made may be replaced by one of its kind; any other only with --force.
+A file that Freestone made may be replaced by one of its kind; any other only with --force. No command writes
+what it reads.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import tempfile
 import time
 import weakref
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from freestone_lab.core.errors import UserError
@@ -69,8 +70,15 @@ def new_name(kind: str, suffix: str = ".json") -> Path:
     return Path.cwd() / f"freestone-{kind}-{stamp}{suffix}"
 
 
-def ours(path: Path, force: bool, *, trace: bool = False) -> Path:
-    """The path. UserError if it has a file that Freestone did not make, or of another kind, unless `force`."""
+def ours(path: Path, force: bool, inputs: Iterable[Path], *, trace: bool = False) -> Path:
+    """The path. UserError if it has a file that Freestone did not make, or of another kind, unless `force`.
+
+    One of the `inputs`, under whatever name, is never replaced.
+    """
+    for read in inputs:
+        with contextlib.suppress(OSError):
+            if path.is_file() and path.samefile(read):
+                raise UserError(f"'{path}' is the file '{read}' that is read: name another file to write")
     head = b"" if force or not path.is_file() else _head(path)
     if head and not (TRACE if trace else OTHER).match(head):
         kind = "trace" if trace else "page or result"

@@ -79,6 +79,27 @@ def test_a_file_of_somebody_else_is_not_overwritten(
                 options.parse(name, rest)
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["trace merge o {} -o {}{}", "trace cut {} -o {}{}", "trace anonymise {} -o {}{}", "trace import {} -o {}{}",
+     "report o {} -o {}{}", "report {0}{2}", "trace stats {0}{2}", "join o {} -o {}{}", "profile show {0}{2}",
+     "profile diff o {} -o {}{}", "replay {} --json {}{}", "record -o {0}{2} -- o {1}", "profile show {} -o {}{}",
+     "compare --json {} --stdin {}{} -- o", "leaks --json {0}{2} -- {1}"],
+)  # fmt: skip
+def test_what_a_command_reads_it_never_writes(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor by a link, or with --force."""
+    monkeypatch.chdir(tmp_path)
+    there, link, hard = Path("i.html"), Path("link"), Path("hard")
+    link.symlink_to(there)
+    there.write_text("kept")
+    hard.hardlink_to(there)
+    for other in (there, link, hard):
+        for force in ("", " --force"):
+            done = freestone(tmp_path, *words.format(there, other, force).split())
+            assert done.returncode == 2 and "that is read: name another file" in done.stderr
+            assert there.read_text() == "kept"
+
+
 @pytest.mark.skipif(not (paths.build_dir() / "libfreestone.so").exists(), reason="libfreestone is not built")
 def test_a_profile_whose_place_fails_at_the_end_is_written_elsewhere(tmp_path: Path) -> None:
     words = ["profile", "--sample-bytes", "1000", "-o", "d/p.html", "--", "sh", "-c", "rm -r d; : >d"]
