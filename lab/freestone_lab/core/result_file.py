@@ -14,6 +14,9 @@ from freestone_lab.core import outputs
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import SCHEMA, Result, control_name
 
+# What a process is measured by. Other figures may be differences, which can be below 0, as rss_growth.
+NEVER_NEGATIVE = {"wall", "cpu", "user", "sys", "rss", "pss", "minor_faults", "major_faults"}
+
 
 class ResultError(UserError):
     """A result file that cannot be read; the message names the file and what was expected."""
@@ -33,7 +36,7 @@ def load(path: Path) -> Result:
     try:
         data = path.read_bytes()
         raw = msgspec.json.decode(gzip.decompress(data) if path.suffix == ".gz" else data)
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, msgspec.DecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
         raise ResultError(
             f"{path}: cannot be read as a result file: {getattr(error, 'strerror', None) or error}"
         ) from error
@@ -44,12 +47,14 @@ def load(path: Path) -> Result:
         result = msgspec.convert(raw, Result)
     except msgspec.ValidationError as error:
         raise ResultError(f"{path}: not a result of {SCHEMA}: {error}") from error
-    _check_names(result, path)
+    _check(result, path)
     return result
 
 
-def _check_names(result: Result, path: Path) -> None:
-    """Raises ResultError if a name in the file refers to something that the file lacks."""
+def _check(result: Result, path: Path) -> None:
+    """Raises ResultError if nothing was measured, a figure is impossible, or a name has nothing in the file."""
+    if not any(experiment.samples for experiment in result.experiments):
+        raise ResultError(f"{path}: `$.experiments` holds no sample: nothing was measured")
     peers = {peer.name for peer in result.peers}
     if result.baseline not in peers:
         raise ResultError(f"{path}: `$.baseline` is {result.baseline!r}, expected the name of an entry of `$.peers`")
@@ -60,6 +65,9 @@ def _check_names(result: Result, path: Path) -> None:
                 raise ResultError(
                     f"{path}: {where}.peer` is {sample.peer!r}, expected the name of an entry of `$.peers`"
                 )
+            less = next((name for name in sample.figures.keys() & NEVER_NEGATIVE if sample.figures[name] < 0), None)
+            if less is not None:
+                raise ResultError(f"{path}: {where}.figures.{less}` is {sample.figures[less]:g}, expected at least 0")
             unknown = next((name for name in sample.figures if name not in experiment.specs), None)
             if unknown is not None:
                 raise ResultError(

@@ -66,7 +66,7 @@ def stored(path: Path, schema: str, command: str) -> dict[str, Any]:
     """What `command` stored as plain JSON. UserError if the file is something else."""
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read as a result of `{command}`: {error}") from error
     if not isinstance(found, dict) or found.get("schema") != schema:
         raise UserError(f"{path}: expected a result of the schema {schema}, as `{command}` writes it")

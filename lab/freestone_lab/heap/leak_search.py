@@ -58,7 +58,7 @@ def read(text: str, root: str = "") -> Leaks:
     """A report that libfreestone wrote, with its addresses resolved by the files below `root`."""
     try:
         raw: dict[str, Any] = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"the leak report is not JSON: {error}") from error
     if raw.get("schema") != SCHEMA:
         raise UserError(f"the leak report has the schema '{raw.get('schema')}'; expected {SCHEMA}")

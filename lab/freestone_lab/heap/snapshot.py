@@ -88,7 +88,7 @@ def from_json(text: str, source: str) -> Snapshot:
             classes=tuple(SizeClass(*(row[name] for name in SIZE_CLASS)) for row in data["classes"]),
             threads=tuple(Thread(*(row[name] for name in THREAD)) for row in data["threads"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"'{source}': expected statistics of libfreestone in JSON or OpenMetrics ({error})") from error
 
 

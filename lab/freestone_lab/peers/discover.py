@@ -216,7 +216,7 @@ def _described(folder: Path, name: str = "") -> Peer:
         said: dict[str, Any] = {key: str(raw.get(key, default)) for key, default in defaults.items()}
         env = tuple((str(key), str(value)) for key, value in raw.get("env", {}).items())
         return _from_file(name or str(raw["name"]), folder / str(raw["library"]), **said, env=env)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise PeerError(f"{folder / DESCRIPTION}: expected library and what else there is: {error}") from None
 
 

@@ -196,6 +196,14 @@ def test_diff_passes_and_fails_by_its_gates(tmp_path: Path) -> None:
         assert ("fails time>3%: e, peer: +10.0 %" in done.stdout) == ((after, gate) == (b, "time>3%"))
 
 
+@pytest.mark.parametrize("words", ["report {}", "stats {}", "peers --with x=."])
+@pytest.mark.parametrize("deep", ["[", '{"a":'])
+def test_what_is_nested_without_end_is_one_clear_error(words: str, deep: str, tmp_path: Path) -> None:
+    (tmp_path / "peer.json").write_text(deep * 100_000)
+    done = freestone(tmp_path, *words.format("peer.json").split())
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "peer.json" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("rounds", "noise", "why"), [(1, 0.002, "1 values"), (4, 0.002, "4 values"), (12, 0.1, "noise")]
 )

@@ -11,6 +11,7 @@ import pytest
 
 from freestone_lab.core.result import SCHEMA, Experiment, FigureSpec, Peer, Result, Sample
 from freestone_lab.core.result_file import ResultError, load, save
+from freestone_lab.measure.samples import PROCESS_SPECS
 
 GOOD = Result(
     created="2026-11-22T03:00:00+00:00",
@@ -81,6 +82,12 @@ def test_what_is_no_result_file_is_refused_by_name(tmp_path: Path, text: str) ->
             r"samples\[0\]\.peer` is 'who', expected the name of an entry",
         ),
         (("experiments", 0, "samples", 0, "figures"), {"mood": 1.0}, r"'mood', expected names of .* `specs`"),
+        *(
+            (("experiments", 0, "samples", 0, "figures"), {name: -1}, rf"figures\.{name}` is -1, expected at least 0")
+            for name in PROCESS_SPECS
+        ),
+        (("experiments",), [], r"`\$\.experiments` holds no sample: nothing was measured"),
+        (("experiments", 0, "samples"), [], r"nothing was measured"),
         (("baseline",), "who", r"`\$\.baseline` is 'who', expected the name of an entry of `\$\.peers`"),
     ],
 )
