@@ -105,7 +105,11 @@ def custom_task(program: Path, name: str) -> Task | None:
         if key not in accepted:
             raise UserError(f"'{name}': {workload} has no parameter '{key}'; it has {', '.join(accepted)}")
         params[key] = value
-    return _workload_task(program, name, workload, params, TIMEOUT_S)
+    task = _workload_task(program, name, workload, params, TIMEOUT_S)
+    checked = subprocess.run([*task.argv, "--help"], capture_output=True, text=True, check=False)
+    if checked.returncode:
+        raise UserError(f"'{name}': {checked.stderr.strip()}")
+    return task
 
 
 def _app_tasks(names: Sequence[str], say: Callable[[str], None]) -> list[Task]:

@@ -65,6 +65,9 @@ def test_a_workload_with_parameters(program: Path) -> None:
         ("pair:foo=1", "pair has no parameter 'foo'; it has size"),
         ("pair:size", "expected pair:PARAMETER=VALUE,..., found 'size'"),
         ("pair:", "expected pair:PARAMETER=VALUE,..., found ''"),
+        ("lifetimes:threads=abc", "--threads=abc: expected a whole number"),
+        ("lifetimes:threads=0", "--threads=0: expected"),
+        ("lifetimes:law=no", "--law=no: expected one of program|article"),
         ("pair:size=64,", "expected pair:PARAMETER=VALUE,..., found ''"),
     ],
 )

@@ -80,7 +80,7 @@ void help(const Workload& workload) {
 void general_help() {
   std::fputs(
       "freestone-workload NAME [--param=value ...]   runs one workload, prints one JSON object\n"
-      "freestone-workload NAME --help                its parameters\n"
+      "freestone-workload NAME [...] --help          its parameters; those given are checked first\n"
       "freestone-workload list [--json]              all workloads\n"
       "freestone-workload laws [--json]              draws from every law, for checks against the formulas\n"
       "freestone-workload percentiles Q...           percentiles of the whole numbers on stdin, as the reports compute "
@@ -172,12 +172,13 @@ int command(int argc, char** argv) {
   if (name == "percentiles") return percentiles(argc - 2, argv + 2);
   for (const Workload* workload : kWorkloads) {
     if (name != workload->name) continue;
-    for (int i = 2; i < argc; ++i)
-      if (std::strcmp(argv[i], "--help") == 0 || std::strcmp(argv[i], "-h") == 0) {
-        help(*workload);
-        return 0;
-      }
-    return run(*workload, argc - 2, argv + 2, point_fd);
+    const auto asks = [](const char* word) { return std::strcmp(word, "--help") == 0 || std::strcmp(word, "-h") == 0; };
+    const int words = static_cast<int>(std::remove_if(argv + 2, argv + argc, asks) - (argv + 2));
+    if (words == argc - 2) return run(*workload, words, argv + 2, point_fd);
+    Args args;
+    Args::parse(*workload, words, argv + 2, args);
+    help(*workload);
+    return 0;
   }
   usage_error(argv[1], "there is no such workload; 'freestone-workload list' names them all");
 }
