@@ -93,6 +93,15 @@ int choice_position(const char* choices, const char* word, usize length) {
   }
 }
 
+// Even for no, odd for yes, in either case; -1 for anything else.
+int flag_position(const char* word, usize length) {
+  char small[sizeof "false"];
+  if (length >= sizeof small) return -1;
+  for (usize i = 0; i < length; ++i)
+    small[i] = static_cast<char>(word[i] >= 'A' && word[i] <= 'Z' ? word[i] | 0x20 : word[i]);
+  return choice_position("false|true|off|on|no|yes|0|1", small, length);
+}
+
 usize append(char* buffer, usize capacity, usize length, const char* text, usize text_length) {
   const usize taken = min_of(text_length, capacity - length);
   std::memcpy(buffer + length, text, taken);
@@ -144,11 +153,12 @@ bool set_option(const OptionInfo& info, const char* value, usize length, OptionC
   u64 number = 0;
   bool good = false;
   switch (info.kind) {
-    case OptionKind::flag:
-      good = equals(value, length, "true") || equals(value, length, "false") || equals(value, length, "on") ||
-             equals(value, length, "off");
-      if (good) field<bool>(info) = value[length - 1] == 'n' || length == 4;
+    case OptionKind::flag: {
+      const int position = flag_position(value, length);
+      good = position >= 0;
+      if (good) field<bool>(info) = position % 2 != 0;
       break;
+    }
     case OptionKind::bytes:
     case OptionKind::number:
       good = parse_number(value, length, info.kind == OptionKind::bytes, number) && number >= info.minimum &&

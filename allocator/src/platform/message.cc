@@ -41,6 +41,21 @@ Message& Message::operator<<(const void* pointer) {
 }
 
 void Message::write() {
+  constexpr usize kEscape = 4;
+  for (usize i = 0; i < length_; ++i) {
+    const u8 byte = static_cast<u8>(buffer_[i]);
+    if (byte >= ' ' && byte != 0x7f) continue;
+    const usize after = i + kEscape;
+    if (after >= kCapacity) {
+      length_ = i;
+      break;
+    }
+    const usize rest = min_of(length_ - i - 1, kCapacity - 1 - after);
+    std::memmove(buffer_ + after, buffer_ + i + 1, rest);
+    const char escape[kEscape] = {'\\', 'x', "0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
+    std::memcpy(buffer_ + i, escape, kEscape);
+    length_ = after + rest;
+  }
   buffer_[length_++] = '\n';
   os::write_stderr(buffer_, length_);
 }

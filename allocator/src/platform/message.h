@@ -21,7 +21,7 @@ class Message {
   Message& operator<<(const void* pointer);
   Message& text(const char* text, usize length);
 
-  // Ends the line and writes it to standard error.
+  // Ends the line and writes it to standard error. A control byte, which could steer a terminal, is written as \xNN.
   void write();
   const char* data() const { return buffer_; }
   usize length() const { return length_; }

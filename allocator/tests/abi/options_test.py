@@ -33,6 +33,10 @@ MISTAKES = {
     "confirm:maybe": cannot("confirm", "maybe", "true or false"),
     "stats_print": cannot("stats_print", "", "true or false"),
     "stats_print:": cannot("stats_print", "", "true or false"),
+    "confirm:\x1b[2J\x7f\n": cannot("confirm", r"\x1b[2J\x7f\x0a", "true or false"),
+    "\x1b]0;x\a:1": rf'{UNKNOWN} "\x1b]0;x\x07"; confirm:true prints all names',
+    "cgroup:/\x1b": rf"option cgroup: /\x1b {NO_GROUP}",
+    "cgroup:/" + "\b" * 150: "option cgroup: /" + r"\x08" * 93,  # a line has 400 bytes
     "guard_slots:3": cannot("guard_slots", "3", "a number from 4 to 65536"),
     "map_bytes:64m": cannot("map_bytes", "64m", "a size from 1m to 32m, in bytes or with k, m, g or t"),
     "dirty_bytes:2t": cannot("dirty_bytes", "2t", "a size from 0 to 1t, in bytes or with k, m, g or t"),
@@ -84,6 +88,13 @@ class Options(harness.FreestoneTest):
         self.assertTrue(lines[0].startswith("freestone: active version="), lines)
         self.assertIn("build=hardened" if harness.IS_HARDENED else "build=fast", lines[0])
         self.assertTrue([line for line in lines[1:] if "thp" in line and "always" in line], lines)
+
+    def test_every_flag_takes_each_word_for_yes_and_no(self) -> None:
+        flags = ("drop_deepbind", "pressure", "prof_active", "prof_final", "background_purge", "check_libc")
+        for words, shown in ((("true", "on", "YES", "1", "True"), "true"), (("FALSE", "Off", "no", "0"), "false")):
+            for word in words:
+                said = probe("confirm:yEs," + ",".join(f"{flag}:{word}" for flag in flags)).err.splitlines()
+                self.assertEqual([f for f in flags if f"freestone: option {f}:{shown}" not in said], [], (word, said))
 
     def test_confirm_says_who_serves_in_its_place(self) -> None:
         own = harness.run([harness.PROBES / "own_malloc_probe"], conf="confirm:true")

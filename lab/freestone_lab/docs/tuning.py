@@ -64,7 +64,7 @@ class Option:
         """Whether the library takes this value."""
         match self.kind:
             case "flag":
-                return value in ("true", "false", "on", "off")
+                return value.lower() in ("true", "false", "on", "off", "yes", "no", "1", "0")
             case "choice":
                 return value in self.words
             case "text":
