@@ -58,6 +58,7 @@ class Comparison:
     only_b: list[str]
     figures: set[str]  # that both have
     apart: list[str] = field(default_factory=list)  # where A and B measured different programs or inputs
+    to: str = ""  # the baseline to which ratios were compared; "": plain values
 
 
 def parse_gate(text: str) -> Gate:
@@ -93,6 +94,7 @@ def compare(
     for name in peers:
         if name not in both:
             raise UserError(f"--peer '{name}': expected an allocator of both results: {', '.join(both)}")
+    to = "" if absolute or a.baseline != b.baseline else a.baseline
     changes: list[Change] = []
     broken: list[str] = []
     for identity in shared:
@@ -104,13 +106,11 @@ def compare(
                 continue
             wanted = dict.fromkeys([*headline(before), *(f for f in figures if f in before.specs and f in after.specs)])
             alpha = ERROR_RATE / (len(both) * len(wanted))
-            changes += [
-                _change(before, after, peer, f, a.baseline, absolute or a.baseline != b.baseline, alpha) for f in wanted
-            ]
+            changes += [_change(before, after, peer, f, a.baseline, not to, alpha) for f in wanted]
     apart = [s for i in shared for s in provenance.differences(i, ours[i].made_of, theirs[i].made_of)]
     only_a, only_b = [i for i in ours if i not in theirs], [i for i in theirs if i not in ours]
     known = {figure for i in shared for figure in ours[i].specs if figure in theirs[i].specs}
-    return Comparison(changes, broken, only_a, only_b, known, apart)
+    return Comparison(changes, broken, only_a, only_b, known, apart, to)
 
 
 def _change(

@@ -206,7 +206,7 @@ def diff(parser: argparse.ArgumentParser) -> None:
     """What changed from result A to result B.
 
     Each allocator is compared through its ratio to the baseline of its own file, so that a slower machine does
-    not look like a slower allocator.
+    not look like a slower allocator. What a change of the program itself did shows only with --absolute.
 
     Exit status: 0 no gate objects; 1 a figure got worse than a gate allows, or an allocator broke; 2 wrong usage; 3 a
     gate cannot judge, for the values are too few or too noisy.

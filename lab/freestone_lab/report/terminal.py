@@ -207,6 +207,8 @@ def show_changes(out: Console, found: Comparison, objections: Objections) -> Non
         interval = f"{percent(c.ratio.low)} … {percent(c.ratio.high)}" if c.ratio.is_known else "too few values"
         rows.append([*cells, percent(c.ratio.ratio), interval, verdict_word(c.verdict, c.spec)])
     show_grid(out, ("experiment", "allocator", "figure", "change", "95 % interval", "verdict"), rows, "from A to B")
+    what = f"each allocator's ratio to {found.to}; what the program itself changed shows only in {found.to}'s rows"
+    out.print(f"  compared: {f'{what}, or with --absolute' if found.to else 'plain values'}", style="dim")
     for line in found.broken:
         out.print(f"  [red]broken[/]: {escape(line)}")
     for line in found.apart:

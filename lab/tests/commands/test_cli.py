@@ -196,6 +196,18 @@ def test_diff_passes_and_fails_by_its_gates(tmp_path: Path) -> None:
         assert ("fails time>3%: e, peer: +10.0 %" in done.stdout) == ((after, gate) == (b, "time>3%"))
 
 
+def test_diff_says_what_it_compares_and_a_program_that_grew_fails_by_plain_values(tmp_path: Path) -> None:
+    a, b = result(tmp_path / "a.json", 1.0), load(tmp_path / "a.json")
+    for sample in b.experiments[0].samples:
+        sample.figures["rss"] *= 1.1
+    save(b, tmp_path / "b.json")
+    words = ["diff", str(a), "b.json", "--peer", "peer", "--fail-if", "memory>5%"]
+    plain, absolute = freestone(tmp_path, *words), freestone(tmp_path, *words, "--absolute")
+    assert (plain.returncode, absolute.returncode) == (0, 1)
+    assert "compared: each allocator's ratio to glibc" in plain.stdout and "--absolute" in plain.stdout
+    assert "compared: plain values" in absolute.stdout
+
+
 @pytest.mark.parametrize("words", ["report {}", "stats {}", "peers --with x=."])
 @pytest.mark.parametrize("deep", ["[", '{"a":'])
 def test_what_is_nested_without_end_is_one_clear_error(words: str, deep: str, tmp_path: Path) -> None:
