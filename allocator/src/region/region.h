@@ -99,7 +99,7 @@ struct alignas(64) Record {
   union {
     HeapObjectSpan heap;     // unit of a heap object
     GroundUnit ground;       // unit of ground
-    UnitIndex next_retired;  // retired slab: see span/dedicated.cc
+    UnitIndex next_retired;  // retired slab or run: see span/retired.h
   };
 };
 static_assert(sizeof(Record) == 192);

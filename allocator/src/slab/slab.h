@@ -1,5 +1,5 @@
-// Room 7, slab: blocks of one size class, their bitmaps, and which slabs have room. No slab has an owner and there is
-// no lock.
+// Room 7, slab: blocks of one size class, their bitmaps, and which slabs have room. No slab has an owner, and its
+// blocks come and go without a lock; ground (slab/ground.h) has one.
 //
 // A set bit in Record::words is a free block. Any thread gives a block back by setting its bit; a thread that needs
 // blocks takes whole words by exchange. `summary` holds one bit per word that may be nonzero, a busy bit, and a

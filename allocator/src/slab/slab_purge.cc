@@ -2,8 +2,8 @@
 //
 // A share of it stays, all classes taken together. More is surplus, and while that is worth its cost
 // (region/purge_budget.h) a hand goes down the heap and gives free pages back: as much as the heap grows by since the
-// last look, and with time all of the surplus in the decay time; a look passes a quarter of the heap and gives back 2
-// MiB at most. Where only its class can use a slab, more stays, but what the heap grows by goes in any case.
+// last look, and a quarter of the surplus with each tick; a look passes a quarter of the heap and gives back 2 MiB at
+// most. Where only its class can use a slab, more stays, but what the heap grows by goes in any case.
 //
 // All of it goes at once in a great fall, when the blocks outside the slabs fell to a quarter of their peak: a program
 // that goes idle then keeps little. The thread that sees it empties its cache first (give_back_cold in cache/slow.h).
