@@ -1,7 +1,7 @@
 /* recorder/thread.h: one thread's place in its block, and the fast path that stores an event there.
  *
  * The fast path is one addition to the cursor that a signal cannot split, one compare, the counter, and two stores.
- * fsr_record_slow (session.c) does everything else: the first call of a thread, a full block, a recording that is over
+ * fsr_record_slow (thread.c) does everything else: the first call of a thread, a full block, a recording that is over
  * or not wanted.
  */
 #ifndef FREESTONE_RECORDER_THREAD_H

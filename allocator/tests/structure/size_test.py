@@ -5,7 +5,7 @@ size.txt has the figures of the release. `--write` writes those of this tree; pa
 
 Lines are counted by folder, without results, recorded traces, pictures and lock files. A chosen figure is a constant of
 the allocator's rooms that follows from no other one. Those that a measurement could move, the heuristics, stand in one
-table; the others are sizes of tables and limits of address spaces. A unit is x.h with x.cc; a circle, of which there is
+table; the others are sizes of tables and limits of address spaces. A unit is x.h with x.cc or x.c; a circle, of which there is
 none, is a set of units of one room, each of which includes, by way of others, each other.
 
 usage: size_test.py ROOT [--write]
@@ -42,7 +42,7 @@ def lines(path: Path) -> int:
 
 def circles(room: Path) -> list[list[str]]:
     """The circles among the units of a room, largest first."""
-    paths = [path for path in room.iterdir() if path.suffix in (".h", ".cc")]
+    paths = [path for path in room.iterdir() if path.suffix in (".h", ".c", ".cc")]
     reach = {path.stem: set[str]() for path in paths}
     for path in paths:
         included = re.findall(rf'^#include "{room.name}/(\w+)\.', path.read_text(), re.MULTILINE)

@@ -183,7 +183,7 @@ def test_there_are_documents_to_check() -> None:
         ("`dirty_bites`", "no symbol dirty_bites"),
         ("`dirty_bites:4m`", "no option dirty_bites"),
         ("`thp:sometimes`", "option thp does not take sometimes"),
-        ("```\nFREESTONE_CONF=prof:yes app\n```", "option prof does not take yes"),
+        ("```\nFREESTONE_CONF=prof:maybe app\n```", "option prof does not take maybe"),
         ('    FREESTONE_CONF="limit_hard:120%" app', "option limit_hard does not take 120%"),
         ('    FREESTONE_CONF="limit_hard:80%,leak:exact" app', None),
         ("`./freestone lib --hardened`, `build`", None),

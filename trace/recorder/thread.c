@@ -1,4 +1,4 @@
-/* recorder/session.c: where a process joins a recording, and what a thread does when its block is full.
+/* recorder/thread.c: where a process joins a recording, and what a thread does when its block is full.
  *
  * A process that finds FREESTONE_RECORD in its environment joins at its first call. Any other is dormant: it offers a
  * small file, /dev/shm/freestone-record.PID, where `freestone record --pid` tells it what to join. A recorded thread
