@@ -175,6 +175,13 @@ class EntryCommand(unittest.TestCase):
                 self.assertIn(f"proven: LD_PRELOAD={library} serves malloc", done.stdout)
                 self.assertIn(f"undo: {self.COMMAND} uninstall --prefix {prefix}\n", done.stdout)
             there = sorted(made.rglob("*"))
+            refused = subprocess.run(
+                [made / "bin/freestone", "--with-packages=runtime", "compare"],
+                env={**os.environ, "XDG_CACHE_HOME": "/dev/null"}, capture_output=True, text=True,
+            )  # fmt: skip
+            self.assertRegex(
+                refused.stderr, r"^freestone: /dev/null/\S+ cannot be written, .*XDG_CACHE_HOME names.*\n$"
+            )
             call(self.COMMAND, "uninstall", "--prefix", used)
             self.assertEqual(there, sorted(made.rglob("*")))
             call(made / "bin/freestone", "uninstall")

@@ -200,6 +200,15 @@ def test_packages_that_went_away_are_installed_again(bare: Machine) -> None:
         shutil.rmtree(folder)
 
 
+def test_where_packages_cannot_go_the_command_that_was_asked_for_says_so(bare: Machine) -> None:
+    (bare.root / ".venv").touch()
+    try:
+        done = bare.freestone("--with-packages=runtime", "compare", "--", "true")
+    finally:
+        (bare.root / ".venv").unlink()
+    assert done.stderr.startswith(f"freestone: compare: {bare.root}/.venv cannot be written by "), done.stderr
+
+
 def test_wrong_usage_is_told_before_anything_is_installed(bare: Machine) -> None:
     for words, said in ((["diff", "a"], "the following arguments are required: B"), (["nosuch"], "unknown command")):
         done = bare.freestone(*words)
