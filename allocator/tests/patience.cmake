@@ -5,7 +5,7 @@
 # What only `freestone test --all` runs has the label `all`: what takes seconds of processor time or waits for them, of
 # each kind all but the cases that find most for their time.
 set(only_all
-  "^musl|^packaging[.]packages|^torture[.](pages[.]refused|draw|found)|^explore[.]ground|^preload[.](programs[.](redis|gcc|git|nginx|sshd|perl|node)|surface|interposed)"
+  "^musl|^packaging[.]packages|^packaging[.]blank|^torture[.](pages[.]refused|draw|found)|^explore[.]ground|^preload[.](programs[.](redis|gcc|git|nginx|sshd|perl|node)|surface|interposed)"
   "^fault[.](refused_purge|filters|states|used_up|addresses_largeruns|enumerated_older_kernel)|_kernel_4_18"
   "^fault[.](resource_limits|syscalls)[.]hardened|^stress[.](fork_held|stack_end|fork_handlers[.](freestone|hardened))"
   "^footprint[.](mappings|regrowth)|^structure[.]mitigations_"

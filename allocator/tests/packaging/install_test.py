@@ -161,12 +161,41 @@ class EntryCommand(unittest.TestCase):
         line = [*within, str(self.COMMAND), "install", *map(str, words)]
         return subprocess.run(line, capture_output=True, text=True, check=False)
 
-    def test_in_a_folder_of_its_own_the_library_is_preloaded_by_its_path(self) -> None:
+    def test_in_a_folder_of_its_own_the_library_is_preloaded_by_its_path_and_all_of_it_goes_again(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            done = self.install("--prefix", folder)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            library = next(Path(folder).glob("lib*/**/libfreestone.so.1"))
-            self.assertIn(f"proven: LD_PRELOAD={library} serves malloc", done.stdout)
+            used, made = Path(folder, "used"), Path(folder, "made/new")
+            (used / "lib/empty").mkdir(parents=True)
+            (used / "lib/other").touch()
+            before = sorted(Path(folder).rglob("*"))
+            for prefix in (used, made, used):  # an installation over another, too
+                done = self.install("--prefix", prefix)
+                self.assertEqual((done.returncode, done.stderr.count("\n")), (0, 1), done.stderr)
+                self.assertIn(f"log: {ROOT}/build/install.log\n", done.stderr)
+                library = next(prefix.glob("lib*/**/libfreestone.so.1"))
+                self.assertIn(f"proven: LD_PRELOAD={library} serves malloc", done.stdout)
+                self.assertIn(f"undo: {self.COMMAND} uninstall --prefix {prefix}\n", done.stdout)
+            there = sorted(made.rglob("*"))
+            refused = subprocess.run(
+                [made / "bin/freestone", "--with-packages=runtime", "compare"],
+                env={**os.environ, "XDG_CACHE_HOME": "/dev/null"}, capture_output=True, text=True,
+            )  # fmt: skip
+            self.assertRegex(
+                refused.stderr, r"^freestone: /dev/null/\S+ cannot be written, .*XDG_CACHE_HOME names.*\n$"
+            )
+            call(self.COMMAND, "uninstall", "--prefix", used)
+            self.assertEqual(there, sorted(made.rglob("*")))
+            call(made / "bin/freestone", "uninstall")
+            self.assertEqual(before, sorted(Path(folder).rglob("*")))
+            again = subprocess.run([self.COMMAND, "uninstall", f"--prefix={used}"], capture_output=True, text=True)
+            self.assertEqual((again.returncode, again.stderr.count("\n")), (2, 1), again.stderr)
+
+    def test_where_nothing_can_be_preloaded_from_nothing_is_installed(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("a blank", "a:colon"):
+                done = self.install("--prefix", f"{folder}/{name}")
+                self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1))
+                self.assertIn("cannot preload a path with blanks or colons; name another --prefix", done.stderr)
+            self.assertEqual(list(Path(folder).iterdir()), [])
 
     @unittest.skipUnless(os.geteuid() == 0, "only root installs for the system")
     def test_for_the_system_its_name_is_enough(self) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Literal
 
@@ -236,7 +236,7 @@ def _settled(evidence: Evidence, use: str, other: str) -> bool:
 
 def _more_rounds(evidence: Evidence, use: str, unsettled: Sequence[str]) -> int | None:
     """How many rounds more would settle everything, if the ratios and their noise stay as they are."""
-    needed = [_rounds_for(evidence.time(o, use), evidence.memory(o, use), evidence.alpha) for o in unsettled]
+    needed = [_rounds_for(*_costs(evidence, o, use), evidence.alpha) for o in unsettled]
     if use != evidence.baseline and not evidence.better_in(use):
         needed.append(_rounds_to_show(evidence, use))
     known = [rounds for rounds in needed if rounds is not None]
@@ -245,9 +245,18 @@ def _more_rounds(evidence: Evidence, use: str, unsettled: Sequence[str]) -> int 
     return max(1, max(known) - evidence.rounds) if known else 0
 
 
+def _costs(evidence: Evidence, one: str, other: str) -> tuple[Estimate, Estimate]:
+    """Time and memory, with the noise that their intervals show."""
+    time, memory = (
+        replace(cost, noise=sequential.noise_behind(cost, evidence.alpha))
+        for cost in (evidence.time(one, other), evidence.memory(one, other))
+    )
+    return time, memory
+
+
 def _rounds_to_show(evidence: Evidence, use: str) -> int | None:
     """After how many rounds `use` is shown to be better than the baseline in something."""
-    costs = [evidence.time(use, evidence.baseline), evidence.memory(use, evidence.baseline)]
+    costs = _costs(evidence, use, evidence.baseline)
     reached = [sequential.rounds_until(c.noise, -math.log(c.ratio), evidence.alpha) for c in costs]
     return min((rounds for rounds in reached if rounds is not None), default=None)
 

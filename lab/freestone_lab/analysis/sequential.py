@@ -126,6 +126,12 @@ def half_width(noise: float, n: int, alpha: float) -> float:
     return _critical_t(n, alpha / 2) * noise / math.sqrt(n)
 
 
+def noise_behind(found: Estimate, alpha: float) -> float:
+    """The noise by which the interval is as wide as it is, if that is more: of few values, one odd one widens it."""
+    reach = math.log(found.high / found.low if found.is_known else FARTHEST) / 2
+    return max(found.noise, reach * math.sqrt(found.pairs) / _critical_t(found.pairs, alpha / 2))
+
+
 def estimate(logs: Sequence[float], alpha: float) -> Estimate:
     """The ratio behind `logs` and its interval at this error rate."""
     return _made(logs, _ends(sorted(logs), alpha) if len(logs) >= LEAST_ROUNDS else (-math.inf, math.inf))

@@ -10,6 +10,26 @@ from pathlib import Path
 from freestone_lab.core.errors import UserError
 
 MARKER = "installed"
+SPLITS_PRELOAD = re.compile(r"[\s:]")  # where the dynamic linker splits LD_PRELOAD
+
+
+def preloadable(folder: Path) -> Path:
+    """The folder; if its path would split LD_PRELOAD, a link to it in the user's cache, as the entry script makes it.
+
+    The folder itself where the cache has such a path, too, or cannot be written.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or f"{os.environ.get('HOME', '')}/.cache") / "freestone"
+    link = cache / re.sub(rb"[^A-Za-z0-9]", b"_", os.fsencode(folder)).decode()
+    if not SPLITS_PRELOAD.search(str(folder)) or SPLITS_PRELOAD.search(str(link)):
+        return folder
+    try:
+        if os.path.realpath(link) != os.path.realpath(folder):
+            cache.mkdir(parents=True, exist_ok=True)
+            link.unlink(missing_ok=True)
+            link.symlink_to(folder)
+    except OSError:
+        return folder
+    return link
 
 
 def _marker() -> Path | None:
@@ -25,7 +45,9 @@ def _marker() -> Path | None:
 def installed() -> Path | None:
     """The folder of the libraries, if this is the installed command."""
     marker = _marker()
-    return Path(os.path.normpath(marker.parent / marker.read_text().splitlines()[0])) if marker else None
+    if marker is None:
+        return None
+    return preloadable(Path(os.path.normpath(marker.parent / marker.read_text().splitlines()[0])))
 
 
 def version() -> str:
@@ -43,14 +65,14 @@ def root() -> Path:
     """
     given = os.environ.get("FREESTONE_ROOT")
     if given:
-        return Path(given)
+        return preloadable(Path(given))
     marker = _marker()
     if marker is not None:
         return marker.parent
     for start in (Path(__file__).resolve(), Path.cwd()):
         for folder in start.parents if start.is_file() else (start, *start.parents):
             if (folder / "CMakePresets.json").exists() and (folder / "lab").is_dir():
-                return folder
+                return preloadable(folder)
     raise UserError("the Freestone repository was not found; run inside it or set FREESTONE_ROOT to its path")
 
 

@@ -35,7 +35,9 @@ def load(path: Path) -> Result:
     """Reads a result file. Raises ResultError naming the file, the field and what was expected there."""
     try:
         data = path.read_bytes()
-        raw = msgspec.json.decode(gzip.decompress(data) if path.suffix == ".gz" else data)
+        text = gzip.decompress(data) if path.suffix == ".gz" else data
+        encoding = json.detect_encoding(text)  # a shell's `>` may write UTF-16
+        raw = msgspec.json.decode(text if encoding == "utf-8" else text.decode(encoding))
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
         raise ResultError(
             f"{path}: cannot be read as a result file: {getattr(error, 'strerror', None) or error}"

@@ -56,6 +56,8 @@ def size_words(count: float) -> str:
 
 
 def words(seconds: float) -> str:
-    """Seconds as `8 s` or `3 min 20 s`."""
+    """Seconds as `0.2 s`, `8 s` or `3 min 20 s`."""
+    if 0 < seconds < 0.95:
+        return f"{seconds:.1g} s"
     whole = round(seconds)
     return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"

@@ -160,7 +160,7 @@ def _judged(tally: Tally, status: int, runner: str) -> Tally:
 
 def build_part(part: Part, jobs: int, progress: Progress) -> Tally:
     """Configures and builds one preset. A build that fails counts as one failed test."""
-    configure = ["cmake", "--preset", part.preset]
+    configure = ["cmake", "-S", str(paths.root()), "--preset", part.preset]
     build = ["cmake", "--build", "--preset", part.preset, "-j", str(jobs)]
     tally = Tally()
     with builds.lock(part.preset):

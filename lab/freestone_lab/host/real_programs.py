@@ -69,7 +69,7 @@ def survey(names: Sequence[str], say: Callable[[str], None]) -> int:
     `roots/NAME` or `musl`. Whole tables but that of musl are stored for the documents. Returns the exit status."""
     root = paths.root()
     build = ["cmake", "--build", str(paths.build_dir()), "-j", str(os.cpu_count() or 1), "--target", *TARGETS]
-    for step in (["cmake", "--preset", "release"], build):
+    for step in (["cmake", "-S", str(root), "--preset", "release"], build):
         if subprocess.run(step, cwd=root, check=False, stdout=2).returncode != 0:
             raise UserError(f"'{' '.join(step)}' failed")
     status = musl() if MUSL in names or not names else 0

@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from freestone_lab.core import paths
 from freestone_lab.core.elf import Elf, ElfError
 from freestone_lab.measure import native
 
@@ -29,6 +30,7 @@ SYMBOLS = (
     "malloc", "free", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc",
     "malloc_usable_size", "_Znwm", "_ZdlPv",
 )  # fmt: skip
+UNREACHABLE = "the dynamic linker cannot preload a path with blanks or colons"
 _BINDING = re.compile(r"binding file (.+) \[\d+\] to (.+) \[\d+\]: normal symbol `([A-Za-z_]+)'")
 _LIBC = re.compile(r"libc(\.so\.6|-2\.\d+\.so)$")
 
@@ -141,6 +143,8 @@ def probe(peer: Peer, env: Mapping[str, str] | None = None, names: Sequence[str]
 
 def probe_library(library: str | None, env: Mapping[str, str], names: Sequence[str] = ()) -> Probe:
     """Probes a library, or the C library's own malloc."""
+    if paths.SPLITS_PRELOAD.search(library or ""):
+        return Probe({}, UNREACHABLE)
     full = dict(env)
     full.pop("LD_PRELOAD", None)
     if library:

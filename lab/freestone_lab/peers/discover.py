@@ -29,6 +29,7 @@ from freestone_lab.host.libraries import CORE_NAMES as CORE_NAMES
 from freestone_lab.host.libraries import PeerError as PeerError
 from freestone_lab.host.libraries import inspect_library, owner, owning_packages
 from freestone_lab.host.libraries import library_paths as library_paths
+from freestone_lab.measure import proof
 
 LIBC_PEER = "glibc"
 DESCRIPTION = "peer.json"  # in a peer's folder
@@ -338,7 +339,7 @@ def preload_environment(peer: Peer) -> dict[str, str]:
     """The variables that run a program under `peer`. Lay them over the program's own environment."""
     env = dict(peer.env)
     if peer.path is not None:
-        if re.search(r"[\s:]", peer.path):
-            raise UserError(f"'{peer.path}': the dynamic linker cannot preload a path with blanks or colons")
+        if paths.SPLITS_PRELOAD.search(peer.path):
+            raise UserError(f"'{peer.path}': {proof.UNREACHABLE}")
         env["LD_PRELOAD"] = peer.path
     return env

@@ -60,8 +60,9 @@ def _expect_known(option: str, text: str) -> None:
         return
     known = _NAME.findall(table.read_text())
     if option not in known:
-        near = difflib.get_close_matches(option, known, 1, 0.0)
-        raise UserError(f"--option '{text}': libfreestone has no option '{option}'; did you mean '{near[0]}'?")
+        near = difflib.get_close_matches(option, known, 1)
+        hint = f"did you mean '{near[0]}'?" if near else "docs/TUNING.md lists them"
+        raise UserError(f"--option '{text}': libfreestone has no option '{option}'; {hint}")
 
 
 def _expect_accepted(variant: Peer, text: str) -> None:

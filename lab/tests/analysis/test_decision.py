@@ -199,6 +199,18 @@ def test_who_has_lost_to_another_is_no_reason_to_leave_the_choice_open() -> None
     assert seen >= 3
 
 
+def test_a_wide_interval_is_not_said_to_be_settled_by_one_round_more() -> None:
+    """Three of five rounds agree to a thousandth, which hides how far the other two lie."""
+    experiment = Experiment("case", "case", specs=dict(SPECS))
+    for number, odd in enumerate((0.0, 0.001, -0.001, 0.2, -0.2), 1):
+        for name, by in {"glibc": 0.0, "near": odd}.items():
+            experiment.samples.append(Sample(name, number, "ok", figures={"wall": math.exp(by), "rss": 1e5}))
+    evidence = evidence_of(experiment, "glibc")
+    assert evidence.time("near", "glibc").half_width > 0.5
+    more = decide(evidence).more_rounds
+    assert more is not None and more > 20
+
+
 def test_looks_come_after_each_round_at_first_and_then_more_seldom() -> None:
     looks = [1]
     while looks[-1] < 1000:

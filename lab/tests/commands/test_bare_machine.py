@@ -35,15 +35,15 @@ class Machine:
     root: Path
     tools: Path
 
-    def freestone(self, *words: str) -> subprocess.CompletedProcess[str]:
-        env = {"PATH": str(self.tools), "HOME": str(self.root), "LC_ALL": "C.UTF-8"}
+    def freestone(self, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        env = {"PATH": str(self.tools), "HOME": str(self.root), "LC_ALL": "C.UTF-8", **settings}
         command = [str(self.root / "freestone"), *words]
         return subprocess.run(command, env=env, cwd=self.root, capture_output=True, text=True, check=False)
 
 
 def machine(folder: Path, python: str, *tools: str) -> Machine:
     root, programs = folder / "freestone", folder / "programs"
-    root.mkdir()
+    root.mkdir(parents=True)
     programs.mkdir()
     for name in ("freestone", "CMakeLists.txt", "CMakePresets.json"):
         shutil.copy(paths.root() / name, root / name)
@@ -101,6 +101,22 @@ def test_lib_needs_no_python(without_python: Machine) -> None:
     for words, name in ((["lib"], "libfreestone.so"), (["lib", "--hardened"], "libfreestone-hardened.so")):
         done = without_python.freestone(*words)
         assert (done.returncode, done.stdout) == (0, f"{without_python.root}/build/release/{name}\n"), done.stderr
+
+
+@needs_library
+def test_in_a_folder_with_a_blank_a_link_is_preloaded_or_the_cause_is_told(tmp_path: Path) -> None:
+    native.tool("probe")
+    blank = machine(tmp_path / "a 'blank' \u00fc", "python3", *SHELL_TOOLS, *COMPILER_TOOLS, "ln", "mkdir")
+    (blank.tools / "python3").symlink_to(os.path.realpath(sys.executable))
+    cache = str(tmp_path / "cache")
+    library = blank.freestone("lib", XDG_CACHE_HOME=cache).stdout.strip()
+    assert " " not in library and Path(library).samefile(blank.root / "build/release/libfreestone.so")
+    maps = blank.freestone("run", "--", "cat", "/proc/self/maps", XDG_CACHE_HOME=cache)
+    assert "libfreestone" in maps.stdout, maps.stderr
+    for words in (["lib"], ["run", "--", "cat"]):  # the home folder, and so the cache, has a blank, too
+        done = blank.freestone(*words)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert "cannot preload a path with blanks or colons" in done.stderr
 
 
 def test_a_missing_python_is_named(without_python: Machine) -> None:
@@ -182,6 +198,15 @@ def test_packages_that_went_away_are_installed_again(bare: Machine) -> None:
     finally:
         (bare.tools / "mkdir").unlink()
         shutil.rmtree(folder)
+
+
+def test_where_packages_cannot_go_the_command_that_was_asked_for_says_so(bare: Machine) -> None:
+    (bare.root / ".venv").touch()
+    try:
+        done = bare.freestone("--with-packages=runtime", "compare", "--", "true")
+    finally:
+        (bare.root / ".venv").unlink()
+    assert done.stderr.startswith(f"freestone: compare: {bare.root}/.venv cannot be written by "), done.stderr
 
 
 def test_wrong_usage_is_told_before_anything_is_installed(bare: Machine) -> None:

@@ -276,7 +276,7 @@ def test_doctor_names_its_findings_and_sums_them_up(tmp_path: Path) -> None:
 def test_the_help_lists_every_command_once() -> None:
     listed = re.findall(r"^  ([a-z]+)  +\S", options.HELP.read_text(), re.MULTILINE)
     first_words = {name.split()[0] for name in options.COMMANDS}
-    assert sorted(listed) == sorted([*first_words, "build", "install"])
+    assert sorted(listed) == sorted([*first_words, "build", "install", "uninstall"])
 
 
 @pytest.mark.parametrize("name", options.COMMANDS)

@@ -68,6 +68,14 @@ def test_what_is_no_result_file_is_refused_by_name(tmp_path: Path, text: str) ->
         load(_written(tmp_path, text))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_a_file_that_another_tool_has_written_in_another_encoding_is_read(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "good.json"
+    save(GOOD, path)
+    path.write_text(path.read_text(encoding="utf-8"), encoding=encoding)
+    assert load(path) == GOOD
+
+
 @pytest.mark.parametrize(
     ("steps", "value", "said"),
     [

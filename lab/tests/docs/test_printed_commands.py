@@ -58,7 +58,7 @@ LONG = (
 ELSEWHERE = {
     r"freestone test": "it runs this test",
     r"freestone (bench|trace c(orpus|ost))": "measures for many minutes and writes what docs/results keeps",
-    r"freestone install|cmake --install": "installs: allocator/tests/packaging/install_test.py",
+    r"freestone (un)?install|cmake --install": "installs: allocator/tests/packaging/install_test.py",
     r"freestone peers install": "fetches sources: peers/test_install.py",
     r"--server": "needs wrk: commands/test_servers.py",
     r"cd lab": "`freestone test lab` runs it",

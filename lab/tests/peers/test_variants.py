@@ -25,7 +25,8 @@ def test_each_value_is_an_allocator_behind_the_one_that_it_is_a_variant_of() -> 
     ("option", "said"),
     [
         ("dirty_byte=1", "libfreestone has no option 'dirty_byte'; did you mean 'dirty_bytes'?"),
-        ("flag=1", "libfreestone has no option 'flag'"),
+        ("flag=1", "libfreestone has no option 'flag'; docs/TUNING.md lists them"),
+        ("freestone:nosuch=1", "libfreestone has no option 'nosuch'; docs/TUNING.md lists them"),
         ("dirty_bytes", "expected OPTION=VALUE"),
         ("scudo:x=1", "'scudo' is not measured; expected one of glibc, freestone, jemalloc"),
     ],
