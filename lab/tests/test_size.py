@@ -33,9 +33,9 @@ def tree(tmp_path: Path) -> Path:
 
 def test_one_percent_of_lines_is_allowed_whatever_a_file_is_called(tree: Path) -> None:
     source = tree / "allocator/src"
-    assert passes(tree, "--write")
+    assert passes(tree, "--write") and passes(tree, "--write")  # the file of figures counts itself
     was = {name: int(value) for value, _, name in (n.partition(" ") for n in (tree / FIGURES).open())}
-    more = math.ceil(0.01 * was["lines of allocator/src\n"])
+    more = math.ceil(0.01 * was["lines of allocator\n"])
     (source / "stacks/blocks_locked.h").write_text("//\n" * more)
     (source / "Cargo.lock").write_text("\n" * 9999)
     assert passes(tree)

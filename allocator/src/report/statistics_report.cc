@@ -115,7 +115,7 @@ int write_report() {
   const bool good = write_report_locked();
   static bool told FREESTONE_GUARDED_BY(report_lock) = false;
   if (!good && !told)
-    (Message() << "statistics cannot be written to " << options.stats_file << "; expected a file in a folder to write in")
+    (Message() << "statistics cannot be written to " << options.stats_file << "; expected a file in a writable folder")
         .write();
   told |= !good;
   report_lock.unlock();

@@ -282,7 +282,7 @@ class ClosedStandardError(harness.FreestoneTest):
             ("prof:true,prof_file:/nowhere/x", "freestone: the profile cannot be written to /nowhere/x"),
             ("leak:exact,leak_file:/nowhere/x", "freestone: the leak report cannot be written to /nowhere/x"),
             ("stats_file:/nowhere/x", "freestone: statistics cannot be written to /nowhere/x"),
-            ("stats_file:/tmp", "cannot be written to /tmp; expected a file in a folder to write in"),
+            ("stats_file:/tmp", "cannot be written to /tmp; expected a file in a writable folder"),
         ):
             done = harness.run(["/bin/ls", "/"], conf=conf)
             self.assertEqual(done.status, 0, done)

@@ -5,8 +5,8 @@ size.txt has the figures of the release. `--write` writes those of this tree; pa
 
 Lines are counted by folder, without results, recorded traces, pictures and lock files. A chosen figure is a constant of
 the allocator's rooms that follows from no other one. Those that a measurement could move, the heuristics, stand in one
-table; the others are sizes of tables and limits of address spaces. A unit is x.h with x.cc or x.c; a circle, of which there is
-none, is a set of units of one room, each of which includes, by way of others, each other.
+table; the others are sizes of tables and limits of address spaces. A unit is x.h with x.cc or x.c; a circle, of which
+there is none, is a set of units of one room, each of which includes, by way of others, each other.
 
 usage: size_test.py ROOT [--write]
 """
@@ -20,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 
 RELEASED = "allocator/tests/structure/size.txt"
-FOLDERS = ("allocator/src", "allocator/tests", "lab")
+FOLDERS = ("allocator", "lab")
 NOT_COUNTED = re.compile(r"^docs/results/|^trace/corpus/|\.(svg|png)$|(^|/)(Cargo\.lock|requirements(-dev)?\.txt)$")
 ROOTS = ("allocator/src", "trace")
 CONSTANT = re.compile(r"constexpr [\w:]+ k(?!\w*(?:Shift|Bits) )\w+ = ([^;{]*);")
@@ -70,7 +70,7 @@ def figures(files: dict[str, Path]) -> Counter[str]:
         found[f"lines of {folder_of(name)}"] += 0 if NOT_COUNTED.search(name) else lines(path)
     source = {name: path for name, path in files.items() if path.suffix in (".cc", ".h", ".py")}
     found["lines of the longest file of allocator/src"], longest = max(
-        (lines(path), name) for name, path in source.items() if folder_of(name) == "allocator/src"
+        (lines(path), name) for name, path in source.items() if name.startswith("allocator/src/")
     )
     [(fullest, found["source files of the fullest folder"])] = Counter(map(os.path.dirname, source)).most_common(1)
     found["heuristics"] = len(chosen(source[TABLE].read_text()))

@@ -14,7 +14,7 @@
 namespace {
 
 // What place.py says of Python: what was inherited decides no case. CTest sets the variables (patience.cmake).
-void settle(char** argv) {
+void settle([[maybe_unused]] char** argv) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
