@@ -65,7 +65,7 @@ class Silent(Progress):
 def test_a_build_that_fails_is_a_failed_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_tests, "PARTS", (own_tests.Part("nosuch", 1),))
     tally = own_tests.run_all(["nosuch"], Form.SHORT, Silent(status=1))
-    assert tally.failed == 1 and "cmake --preset nosuch" in tally.problems[0]
+    assert tally.failed == 1 and "--preset nosuch' failed" in tally.problems[0]
 
 
 def test_processor_time_is_shared_out_to_the_rooms(tmp_path: Path) -> None:
