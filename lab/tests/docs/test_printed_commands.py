@@ -108,7 +108,7 @@ def problem(printed: Printed) -> str | None:
         lexer.whitespace_split = True
         given = list(itertools.takewhile(lambda word: not set(word) <= set(";|&>"), lexer))
         name, rest = options.select(given)
-        if given[0] in ("build", "install", "--version"):  # the shell command's own
+        if given[0] in ("build", "install", "uninstall", "--version"):  # the shell command's own
             named = {word.partition("=")[0] for word in rest if word.startswith("-")}
             if unknown := named - set(re.findall(r"--?\w+", (ROOT / "freestone").read_text())):
                 return f"no option {unknown.pop()}"
