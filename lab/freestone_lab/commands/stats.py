@@ -8,8 +8,7 @@ from pathlib import Path
 
 from freestone_lab.core import units
 from freestone_lab.core.errors import UserError
-from freestone_lab.heap import attach, keys, snapshot, top
-from freestone_lab.heap import watch as watching
+from freestone_lab.heap import attach, keys, names, snapshot, top
 
 
 def run(options: Namespace) -> None:
@@ -34,7 +33,7 @@ def run(options: Namespace) -> None:
 
 def watch(options: Namespace) -> None:
     if len(options.pids) != 1:
-        lines = "; ".join(f"{pid}: {watching.command_line(pid) or 'no process'}" for pid in options.pids)
+        lines = "; ".join(f"{pid}: {names.command_line(pid) or 'no process'}" for pid in options.pids)
         raise UserError(
             f"top shows one process, expected its number; pick one of {lines}"
             if lines
