@@ -16,13 +16,8 @@ namespace freestone {
 namespace {
 
 template <typename Of>
-constexpr u32 tops_at() {
-  if constexpr (kMitigations.quarantine) return offsetof(Of, quarantine.top);
-  return 0;
-}
-template <typename Of>
-constexpr u32 queues_at() {
-  if constexpr (kMitigations.quarantine) return offsetof(Of, quarantine.queues);
+constexpr u32 quarantine_at(bool tops) {
+  if constexpr (kMitigations.quarantine) return tops ? offsetof(Of, quarantine.top) : offsetof(Of, quarantine.queues);
   return 0;
 }
 
@@ -45,10 +40,10 @@ constexpr u32 kNumbers[] = {
     kCountedEntry,
     kCountedClassEnd,
     sizeof(Counted),
-    tops_at<Cache>(),
-    queues_at<Cache>(),
+    quarantine_at<Cache>(true),
+    quarantine_at<Cache>(false),
     sizeof(Queue),
-    offsetof(Queue, held),
+    quarantine_at<Cache>(false) + offsetof(Queue, held),
 };
 
 }  // namespace

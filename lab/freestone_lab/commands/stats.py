@@ -8,7 +8,7 @@ from pathlib import Path
 
 from freestone_lab.core import units
 from freestone_lab.core.errors import UserError
-from freestone_lab.heap import attach, keys, names, snapshot, top
+from freestone_lab.heap import attach, keys, machine_agent, names, snapshot, top
 
 
 def run(options: Namespace) -> None:
@@ -25,10 +25,10 @@ def run(options: Namespace) -> None:
         raise UserError("; ".join(refused))
     if options.targets:
         return
-    all_found = list(snapshot.running())
+    all_found = {one.pid: one for one in snapshot.running()} | machine_agent.processes(True).read
     if not all_found:
-        raise UserError("no process shows itself: start one with FREESTONE_CONF=live_page:true, or name a file")
-    screen.show(top.listing(all_found))
+        raise UserError("no process runs under libfreestone that may be looked at")
+    screen.show(top.listing(list(all_found.values())))
 
 
 def watch(options: Namespace) -> None:

@@ -81,7 +81,7 @@ class Process:
 
     def statistics(self) -> Snapshot:
         """Its figures as they are now. It is not asked, and may be idle."""
-        return in_place.snapshot(self.pid, self._read, self._library.places, self._caches())
+        return in_place.snapshot(self.pid, in_place.Counters(self._read, self._library.places, self._caches()))
 
     def _text(self, errand: Errand, argument: int = 0) -> bytes:
         answer = self.ask(errand, argument)

@@ -16,6 +16,7 @@ from freestone_lab.core import paths
 from freestone_lab.heap import names, snapshot
 from freestone_lab.heap.attach import Process
 
+Compile = Callable[[str, str], Path]
 # Caches, slabs, runs, own mappings, a second thread, an ended one.
 IDLE = r"""
 #include <pthread.h>
@@ -47,11 +48,7 @@ OF_ITS_OWN_REPORT = {"resident_bytes", "peak_resident_bytes"}
 @pytest.mark.parametrize("conf", ["", ",prof:true", ",dirty_decay_ms:0"])
 @pytest.mark.parametrize("library", ["libfreestone.so", "libfreestone-hardened.so"])
 def test_an_idle_process_is_read_and_not_asked(
-    library: str,
-    conf: str,
-    compile_to_preload: Callable[[str, str], Path],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    library: str, conf: str, compile_to_preload: Compile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program, written = compile_to_preload("a_long_name_of_an_idle_program.c", IDLE), tmp_path / "s.json"
     env = {**os.environ, "LD_PRELOAD": str(paths.build_dir() / library)}
@@ -73,12 +70,8 @@ def test_an_idle_process_is_read_and_not_asked(
     assert read.figures.keys() == said.figures.keys()
     differ = {x: (value, said.figures[x]) for x, value in read.figures.items() if value != said.figures[x]}
     assert differ.keys() <= OF_ITS_OWN_REPORT, differ
-    assert (read.classes, read.threads, read.version, read.build) == (
-        said.classes,
-        said.threads,
-        said.version,
-        said.build,
-    )
+    same = ("classes", "threads", "version", "build")
+    assert [getattr(read, name) for name in same] == [getattr(said, name) for name in same]
     assert len(read.threads) == 2 and len(read.classes) > 50
     assert read.system_calls["mmap"] == said.system_calls["mmap"] > 0
     shown = capsys.readouterr().out
