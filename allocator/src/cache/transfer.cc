@@ -139,4 +139,7 @@ FREESTONE_SLOW void repair_transfer_in_child() {
   }
 }
 
+constinit Places transfer_places = {
+    &shards[0].used, &shards[1].used, &shards[0].bins[0].count, &shards[0].bins[1].count};
+
 }  // namespace freestone

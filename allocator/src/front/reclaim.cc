@@ -122,4 +122,6 @@ bool trim(usize keep_bytes) {
   return given > 0;
 }
 
+constinit Places reclaim_places = {&reclaims, &failed_allocations};
+
 }  // namespace freestone

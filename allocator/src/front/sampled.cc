@@ -94,4 +94,6 @@ UnitIndex sampled_first_unit(const void* pointer) {
   return static_cast<UnitIndex>(SampledRecord(unit).first_unit().load_relaxed());
 }
 
+constinit Places sampled_places = {&live_blocks, &live_bytes, &sampled_closed_bytes};
+
 }  // namespace freestone

@@ -1,5 +1,6 @@
 // Room 11, heaps: all heap objects of the process, their beginning and end, and what a fork does to them.
 
+#include <cstddef>
 #include <new>
 
 #include "front/fork.h"
@@ -57,6 +58,7 @@ struct HeapObjects {
     counts.live_bytes += h.live_bytes_.load_relaxed();
     counts.live_blocks += h.live_blocks_.load_relaxed();
   }
+  static constexpr u32 kLayout[] = {sizeof(HeapObject), offsetof(HeapObject, next_), offsetof(HeapObject, span_bytes_)};
 };
 
 constinit const ForkHooks heaps_fork_hooks = {HeapObjects::before_fork, HeapObjects::after_fork_in_parent,
@@ -99,5 +101,7 @@ usize walk_heap_objects(HeapObject::Visit visit, void* context) {
   HeapObjects::for_each([&](HeapObject& h) { visited += h.walk(visit, context); });
   return visited;
 }
+
+constinit Places heap_places = {&first_heap, HeapObjects::kLayout};
 
 }  // namespace freestone

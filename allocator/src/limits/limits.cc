@@ -214,4 +214,6 @@ void look_at_pressure() {
 
 u64 pressure_reactions() { return reactions.load_relaxed(); }
 
+constinit Places pressure_places = {&reactions};
+
 }  // namespace freestone

@@ -227,3 +227,5 @@ void futex_wait_for(void* word, u32 expected, u64 milliseconds) {
 void futex_wake_one(void* word) { invoke(SYS_futex, address_of(word), kFutexWake, 1); }
 
 }  // namespace freestone::os
+
+constinit freestone::Places freestone::call_places = {freestone::os::calls_made};

@@ -127,4 +127,6 @@ void note_closed_units(UnitIndex first, usize units) {
 
 GuardCounts guard_counts() { return {mappings.load_relaxed(), mappings_max.load_relaxed()}; }
 
+constinit Places guard_places = {&mappings, &mappings_max};
+
 }  // namespace freestone

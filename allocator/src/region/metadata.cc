@@ -117,4 +117,6 @@ usize metadata_ranges(MetadataRange* out, usize room) {
   return count;
 }
 
+constinit Places metadata_places = {&mapped_bytes, &carved_bytes};
+
 }  // namespace freestone

@@ -411,4 +411,8 @@ FREESTONE_SLOW usize metadata_resident_bytes() {
 
 usize metadata_committed_bytes() { return metadata_bytes + tag_bytes; }
 
+constinit Places table_places = {&tag_bytes,         &metadata_start,    &metadata_bytes,
+                                 &region.base,       &region.heap_start, &region.window_end,
+                                 &region.frontier,   &region.skipped,    &region.reserved};
+
 }  // namespace freestone

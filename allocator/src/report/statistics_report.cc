@@ -149,22 +149,6 @@ void report_after_fork_in_child() {
   report_lock.unlock();
 }
 
-int write_statistics(MemoryText& text) {
-  if (!report_lock.try_lock()) return EBUSY;
-  collect_statistics(scratch.statistics, ProcessFigures::asked);
-  struct Sink {
-    MemoryText& text;
-    bool good;
-  } sink{text, true};
-  const auto put = [](void* self, const char* piece, usize length) {
-    auto& to = *static_cast<Sink*>(self);
-    to.good = to.good && to.text.append(piece, length);
-  };
-  print_statistics_json(scratch.statistics, put, &sink);
-  report_lock.unlock();
-  return sink.good ? 0 : ENOMEM;
-}
-
 bool write_statistics(int file, Format format) {
   Statistics statistics;
   collect_statistics(statistics, ProcessFigures::asked);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "base/units.h"
-#include "profile/profile_output.h"
 #include "report/statistics.h"
 
 namespace freestone {
@@ -19,8 +18,6 @@ void report_before_fork();
 void report_after_fork_in_parent();
 void report_after_fork_in_child();
 
-// Writes JSON into memory. 0; ENOMEM if that is out; EBUSY if another thread is writing.
-int write_statistics(MemoryText& text);
 // Writes one format to a descriptor. False if the descriptor does not take everything.
 bool write_statistics(int file, Format format);
 

@@ -99,4 +99,6 @@ void note_run_resized(SizeClass from, SizeClass to) {
 
 usize class_runs_outside(SizeClass size_class) { return runs_out[size_class].load_relaxed(); }
 
+constinit Places class_run_places = {runs_out};
+
 }  // namespace freestone

@@ -431,4 +431,7 @@ FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_mappings_in_child() {  // the l
 
 FREESTONE_NO_ANALYSIS usize charged_mapping_bytes() { return live_bytes + mapped_table_bytes() + lost_bytes; }
 
+constinit Places mapping_places = {&live, &live_bytes, &stuck, &stuck_bytes, &lost_bytes, &table, first_entries,
+                                     first_entries + 1};
+
 }  // namespace freestone

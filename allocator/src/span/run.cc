@@ -133,4 +133,6 @@ bool resize_run(UnitIndex first, usize units) {
 
 RunCounts run_counts() { return {runs_out.load_relaxed(), units_to_bytes(units_out.load_relaxed())}; }
 
+constinit Places run_places = {&runs_out, &units_out};
+
 }  // namespace freestone

@@ -97,6 +97,8 @@ class SpanMap {
   // Those that may go.
   usize purgeable_units() const { return dirty_units() - (retries_ ? 0 : refused_units()); }
   usize waiting_units() const { return waiting_; }
+  // The next words hold waiting_units() and the parts of dirty_units().
+  constexpr const usize* counts() const { return &free_count_; }
   usize live_units() const { return added_ - free_count_ - waiting_; }  // those that are being purged included
   usize charged_units() const { return live_units() + dirty_units(); }  // ACCOUNT-1
 

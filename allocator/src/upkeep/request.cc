@@ -9,7 +9,6 @@
 #include "platform/os.h"
 #include "profile/profile.h"
 #include "region/account.h"
-#include "report/statistics_report.h"
 #include "sampling/sampling.h"
 #include "upkeep/background.h"
 
@@ -44,8 +43,6 @@ i64 obey(Errand errand, u64 argument) {
       return write_profile(text, static_cast<ProfileFormat>(argument == kConfigured ? options.prof_format : argument));
     case Errand::write_leaks:
       return write_leaks(text);
-    case Errand::write_statistics:
-      return write_statistics(text);
     case Errand::none:
       break;
   }
@@ -63,7 +60,7 @@ void answer() {
   if (is_left_to_background(errand_in(r.word.load_relaxed()))) return;
   attention.and_seq(~kAttentionAsked);
   const u64 word = r.word.exchange_acquire(0);
-  if (word <= kRequestMagic || word > (kRequestMagic | static_cast<u64>(Errand::write_statistics))) return;
+  if (word <= kRequestMagic || word > (kRequestMagic | static_cast<u64>(Errand::write_leaks))) return;
   if (os::coarse_milliseconds() >= r.until_ms) return;
   const u64 ticket = r.ticket;
   r.result = obey(errand_in(word), r.argument);

@@ -30,7 +30,6 @@ enum class Errand : u8 {
   start_profile,  // argument: mean bytes between samples; EALREADY if one runs
   write_profile,  // argument: a ProfileFormat, or kConfigured
   write_leaks,
-  write_statistics,  // as JSON
 };
 inline constexpr u64 kConfigured = 255;                      // the format of the option prof_format
 inline constexpr u64 kRequestMagic = 0xa76d'13e5'9bc2'f800;  // the errand is its last byte

@@ -13,7 +13,7 @@ from support.harness import PROBES, run
 PROBE = PROBES / "surface_probe"
 # Data, which another process reads (upkeep/request.h), and libc's functions that move memory or fill a buffer
 # (abi/memory_calls_test.cc and abi/filling_calls_test.cc call those).
-NOT_CALLED = {"freestone_conf", "freestone_request", "freestone_attention", "freestone_caches"}
+NOT_CALLED = {"freestone_conf", "freestone_request", "freestone_attention", "freestone_caches", "freestone_places"}
 MEMORY = tuple("mem str stp wmem read pread recv fread fgets getcwd bcopy bzero explicit_".split())
 MEMORY += tuple(f"__{name}" for name in MEMORY)
 LINKED = ("shared", "object", "static", "fully_static")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from argparse import Namespace
@@ -20,20 +21,20 @@ def run(options: Namespace) -> int:
         raise UserError(f"--listen '{options.listen}': expected ADDRESS:PORT, such as 127.0.0.1:9477")
     if options.push and not options.push.startswith(("http://", "https://")):
         raise UserError(f"--push '{options.push}': expected the http:// or https:// address of a store of profiles")
-    silent = agent.Silent() if options.all else None
+    complain = functools.partial(print, "freestone:", file=sys.stderr)
     if options.once:
-        print(agent.scrape(silent), end="")
+        print(agent.scrape(options.all, complain), end="")
         return 0
     if options.push:
         environment.require(RUNTIME, sys.argv[1:])
-    server = agent.serve(host.strip("[]"), int(port), silent)
+    server = agent.serve(host.strip("[]"), int(port), options.all)
     stop = threading.Event()
     with signals.handled(lambda _number, _frame: stop.set()):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         print(f"freestone agent: http://{host}:{server.server_address[1]}/metrics", file=sys.stderr, flush=True)
         pushing = None
         if options.push:
-            work = (options.push, every, stop, lambda text: print(f"freestone: {text}", file=sys.stderr), silent)
+            work = (options.push, every, stop, complain, options.all)
             pushing = threading.Thread(target=agent.push_profiles, args=work)
             pushing.start()
         while not stop.wait(1):  # the handler runs here, and a signal that another thread receives wakes nobody

@@ -11,9 +11,8 @@ from freestone_lab.commands import options_shared as shared
 def stats(parser: argparse.ArgumentParser) -> None:
     """What a heap holds: a running process, or a file that libfreestone wrote.
 
-    A process is asked to show itself for the length of the look when it was not started with
-    FREESTONE_CONF=live_page:true. A file is what the option stats_file writes (.json or
-    .prom). Without an argument, every process of yours that shows itself is listed.
+    The counters of a process are read in its memory, so it may be idle. A file is what the option stats_file
+    writes (.json or .prom). Without an argument, every process under libfreestone is listed.
 
     Examples:
 
@@ -28,7 +27,7 @@ def top(parser: argparse.ArgumentParser) -> None:
 
     Keys: s sorts by another column, c shows the size classes, t the threads, b both, f freezes, q ends.
 
-    A process that was not started with FREESTONE_CONF=live_page:true is asked to show itself meanwhile. Example:
+    Example:
 
         freestone top $(pidof server)
     """
@@ -111,8 +110,9 @@ def leaks(parser: argparse.ArgumentParser) -> None:
 def agent(parser: argparse.ArgumentParser) -> None:
     """Serve the figures of every process of this machine under libfreestone to Prometheus, and push heap profiles.
 
-    A process shows itself if it was started with FREESTONE_CONF=live_page:true. With --all the agent asks every process
-    to. The agent adds up figures by service (systemd unit or container) and program. Ended processes drop out.
+    A process shows itself if it was started with FREESTONE_CONF=live_page:true. With --all the agent reads the memory
+    of all, idle or not, and counts those that it cannot read. It adds up figures by service (systemd unit or container)
+    and program. Ended processes drop out.
 
     Examples:
 
@@ -120,7 +120,7 @@ def agent(parser: argparse.ArgumentParser) -> None:
         freestone agent --listen 0.0.0.0:9477 --push http://pyroscope:4040 --every 60s
     """
     parser.add_argument("--listen", default="127.0.0.1:9477", metavar="ADDRESS:PORT", help="where /metrics is served")
-    parser.add_argument("--all", action="store_true", help="turn the live page on in processes that show none")
+    parser.add_argument("--all", action="store_true", help="read the memory of processes that show no live page")
     parser.add_argument("--push", metavar="URL", help="a store of profiles with Pyroscope's /ingest")
     parser.add_argument("--every", default="60s", metavar="60s", help="time between two profiles, or looks of --all")
     parser.add_argument("--once", action="store_true", help="print the metrics and end")

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from freestone_lab.core import units
 from freestone_lab.core.errors import UserError
-from freestone_lab.heap import attach, keys, snapshot, top
-from freestone_lab.heap import watch as watching
+from freestone_lab.heap import attach, keys, machine_agent, names, snapshot, top
 
 
 def run(options: Namespace) -> None:
@@ -26,15 +25,15 @@ def run(options: Namespace) -> None:
         raise UserError("; ".join(refused))
     if options.targets:
         return
-    all_found = list(snapshot.running())
+    all_found = {one.pid: one for one in snapshot.running()} | machine_agent.processes(True).read
     if not all_found:
-        raise UserError("no process shows itself: start one with FREESTONE_CONF=live_page:true, or name a file")
-    screen.show(top.listing(all_found))
+        raise UserError("no process runs under libfreestone that may be looked at")
+    screen.show(top.listing(list(all_found.values())))
 
 
 def watch(options: Namespace) -> None:
     if len(options.pids) != 1:
-        lines = "; ".join(f"{pid}: {watching.command_line(pid) or 'no process'}" for pid in options.pids)
+        lines = "; ".join(f"{pid}: {names.command_line(pid) or 'no process'}" for pid in options.pids)
         raise UserError(
             f"top shows one process, expected its number; pick one of {lines}"
             if lines

@@ -26,7 +26,7 @@ from typing import TypeVar
 
 from freestone_lab.core import signals
 from freestone_lab.core.errors import UserError
-from freestone_lab.heap import filters, snapshot
+from freestone_lab.heap import filters, in_place, snapshot
 from freestone_lab.heap.loaded import find_library, memory_of, no_right
 from freestone_lab.heap.snapshot import Snapshot
 
@@ -54,11 +54,6 @@ class Errand(enum.IntEnum):
     start_profile = 1
     write_profile = 2
     write_leaks = 3
-    write_statistics = 4
-
-
-class NoCallError(UserError):
-    """The process took no slow path in time."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +79,12 @@ class Process:
         """Which of the blocks that were sampled are lost, as JSON. A signal stops the other threads meanwhile."""
         return self._text(Errand.write_leaks)
 
-    def statistics(self, seconds: float = PATIENCE_S) -> Snapshot:
-        text = self._text(Errand.write_statistics, seconds=seconds)
-        return snapshot.from_json(text.decode(errors="replace"), f"process {self.pid}")
+    def statistics(self) -> Snapshot:
+        """Its figures as they are now. It is not asked, and may be idle."""
+        return in_place.snapshot(self.pid, in_place.Counters(self._read, self._library.places, self._caches()))
 
-    def _text(self, errand: Errand, argument: int = 0, seconds: float = PATIENCE_S) -> bytes:
-        answer = self.ask(errand, argument, seconds)
+    def _text(self, errand: Errand, argument: int = 0) -> bytes:
+        answer = self.ask(errand, argument)
         if answer.result != 0:
             raise UserError(f"process {self.pid} has no memory left for the report: {os.strerror(answer.result)}")
         return answer.text
@@ -155,20 +150,24 @@ class Process:
         return Answer(result, self._read(place, length)) if answered == ticket else None
 
     def _recall_caches(self) -> None:
-        """Sends the next small allocation of each thread to a slow path, as recall_caches in cache/registry.h does.
+        """Sends the next small allocation of each thread to a slow path, as recall_caches in cache/registry.h does."""
+        _, _, _, table_at, table_bytes, entry, recalled_at = self._cache_places()
+        for cache in self._caches():
+            os.pwrite(self._memory.fileno(), bytes([entry]) * table_bytes, cache + table_at)
+            os.pwrite(self._memory.fileno(), b"\1", cache + recalled_at)
 
-        The memory of a cache stays one when its thread has ended.
-        """
-        chains, count, next_at, table_at, table_bytes, entry, recalled_at = CACHES.unpack(
-            self._read(self._library.caches, CACHES.size)
-        )
+    def _cache_places(self) -> tuple[int, ...]:
+        return CACHES.unpack(self._read(self._library.caches, CACHES.size))
+
+    def _caches(self) -> Iterator[int]:
+        """Where the caches lie. The memory of a cache stays one when its thread has ended."""
+        chains, count, next_at, *_ = self._cache_places()
         seen: set[int] = set()
         for place in range(chains, chains + 8 * count, 8):
             cache = self._pointer(place)
             while cache and cache not in seen:
                 seen.add(cache)
-                os.pwrite(self._memory.fileno(), bytes([entry]) * table_bytes, cache + table_at)
-                os.pwrite(self._memory.fileno(), b"\1", cache + recalled_at)
+                yield cache
                 cache = self._pointer(cache + next_at)
 
     def _pointer(self, place: int) -> int:
@@ -197,13 +196,13 @@ class Process:
         look, until_ms = self._words(LOOK_AT, 2)
         return look if until_ms > self._clock_ms() else 0
 
-    def no_call(self) -> NoCallError:
+    def no_call(self) -> UserError:
         with suppress(OSError):
             if b"FREESTONE_DISABLE=1" in Path(f"/proc/{self.pid}/environ").read_bytes().split(b"\0"):
-                return NoCallError(f"process {self.pid} has switched libfreestone off (FREESTONE_DISABLE)")
-        return NoCallError(
-            f"process {self.pid} does not answer: it took no memory and gave none back meanwhile; try again when it "
-            f"works, look longer (--for), or start it with FREESTONE_CONF={ANSWERS_WHILE_IDLE}"
+                return UserError(f"process {self.pid} has switched libfreestone off (FREESTONE_DISABLE)")
+        return UserError(
+            f"process {self.pid} does not answer: it took no memory and gave none back meanwhile; look for longer, "
+            f"or when it works, or start it with FREESTONE_CONF={ANSWERS_WHILE_IDLE}"
         )
 
     def _ended(self) -> UserError:
@@ -421,18 +420,12 @@ def look_at(
 
 
 def statistics_of(pid: int) -> Callable[[], Snapshot]:
-    """Reads the statistics of the process, by its live page if it keeps one. An idle process keeps the last ones."""
-    if snapshot.keeps_page(pid):
-        return lambda: snapshot.from_process(pid)
-    process = Process(pid)
-    last: list[Snapshot] = []
-
-    def read() -> Snapshot:
-        try:
-            last[:] = [process.statistics(PATIENCE_S if not last else RENEWED_EVERY_S / 4)]
-        except NoCallError:
-            if not last:
-                raise
-        return last[0]
-
-    return read
+    """Reads the figures of the process in its memory, or its live page where only that may be read."""
+    try:
+        process = Process(pid)
+        process.statistics()
+        return process.statistics
+    except UserError:
+        if snapshot.keeps_page(pid):
+            return lambda: snapshot.from_process(pid)
+        raise

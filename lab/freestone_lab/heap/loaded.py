@@ -12,17 +12,18 @@ from freestone_lab.core.elf import SHARED, Elf, ElfError
 from freestone_lab.core.errors import UserError
 
 # allocator/src/upkeep/request.h
-NAMES = REQUEST, ATTENTION, CACHES = "freestone_request", "freestone_attention", "freestone_caches"
+NAMES = "freestone_request", "freestone_attention", "freestone_caches", "freestone_places"
 PAGE = 4096
 
 
 @dataclass(frozen=True)
 class Library:
-    """Where libfreestone takes requests in a process."""
+    """Where libfreestone takes requests in a process, and says where its counters lie."""
 
     request: int
     attention: int
     caches: int
+    places: int
 
 
 def no_right(pid: int) -> UserError:

@@ -1,7 +1,7 @@
 """The agent of a machine: it serves the figures of every process under libfreestone, and pushes heap profiles.
 
-It finds processes by their live page, even in containers of this machine, and asks the others if it is to. Ended
-processes are gone at the next look. Standard library only; profiles need the packages that read them.
+It finds processes by their live page, even in containers of this machine, and reads the memory of the others if it is
+to. Ended processes are gone at the next look. Standard library only; profiles need the packages that read them.
 """
 
 from __future__ import annotations
@@ -15,55 +15,32 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from freestone_lab.core.errors import UserError
-from freestone_lab.heap import attach, metrics, snapshot
+from freestone_lab.heap import attach, metrics, names, snapshot
 from freestone_lab.heap.snapshot import Snapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PUSH_TIMEOUT_S = 30.0
-ANSWER_S = 0.5  # how long a scrape waits for processes that are asked
 PROC = Path("/proc")  # whose processes the agent sees
 
 
-def own_number(pid: int) -> int:
-    """The number of the process in its own container."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text(errors="surrogateescape").splitlines()
-    except OSError:
-        return pid
-    return next((int(line.split()[-1]) for line in status if line.startswith("NSpid:")), pid)
-
-
-def shown() -> Iterator[tuple[int, Snapshot]]:
+def shown() -> dict[int, Snapshot]:
     """The processes of this machine that show a live page, by their number on the machine."""
-    for entry in sorted((e for e in PROC.iterdir() if e.name.isdigit()), key=lambda e: int(e.name)):
-        pid = int(entry.name)
-        page = entry / f"root/dev/shm/{snapshot.PREFIX}{own_number(pid)}"
-        try:
-            if page.exists():
-                yield pid, snapshot.from_page(page)
-        except (UserError, OSError):
-            continue  # it ended meanwhile, has not written yet, or belongs to another user
+    found = {}
+    for pid in _numbers():
+        own_number = (names.status(pid, "NSpid") or [str(pid)])[-1]
+        with contextlib.suppress(UserError, OSError):  # it ended meanwhile, has not written yet, or is another user's
+            page = PROC / f"{pid}/root/dev/shm/{snapshot.PREFIX}{own_number}"
+            found[pid] = replace(snapshot.from_page(page), program=names.command_line(pid))
+    return found
 
 
-class Silent:
-    """The processes under libfreestone that keep no live page: each is asked. An idle one keeps its last figures."""
-
-    def __init__(self) -> None:
-        self._answers: dict[int, Snapshot] = {}
-        self._lock = threading.Lock()
-
-    def ask(self, shown: set[int]) -> dict[int, Snapshot]:
-        with self._lock:
-            numbers = {int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()}
-            pids = [pid for pid in numbers - shown if _serves(pid)]
-            self._answers = {pid: last for pid, last in self._answers.items() if pid in pids}
-            for pid, text in attach.ask_each(pids, attach.Errand.write_statistics, 0, ANSWER_S).items():
-                self._answers[pid] = snapshot.from_json(text.decode(errors="replace"), f"process {pid}")
-            return dict(self._answers)
+def _numbers() -> list[int]:
+    return sorted(int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit())
 
 
 def _serves(pid: int) -> bool:
@@ -73,23 +50,45 @@ def _serves(pid: int) -> bool:
         return False
 
 
-def processes(silent: Silent | None) -> dict[int, Snapshot]:
-    found = dict(shown())
-    return found | silent.ask(set(found)) if silent else found
+@dataclass
+class Found:
+    """The processes that were read, by their number, and why others under libfreestone were not."""
+
+    read: dict[int, Snapshot]
+    unread: dict[int, str]
 
 
-def scrape(silent: Silent | None = None) -> str:
-    return metrics.render((metrics.service_of_process(pid, s.program), s) for pid, s in processes(silent).items())
+def processes(all_: bool) -> Found:
+    """What live pages show, or the memory of all processes under libfreestone."""
+    found = Found(shown(), {})
+    for pid in filter(_serves, _numbers() if all_ else ()):
+        try:
+            found.read[pid] = attach.Process(pid).statistics()
+        except UserError as error:
+            if pid not in found.read:
+                found.unread[pid] = str(error)
+    return found
+
+
+def scrape(all_: bool = False, complain: Callable[[str], None] = lambda _text: None) -> str:
+    found = processes(all_)
+    for reason in found.unread.values():
+        complain(reason)
+    unread = ((pid, names.command_line(pid)) for pid in found.unread)
+    return metrics.render(
+        ((metrics.service_of_process(pid, s.program), s) for pid, s in found.read.items()),
+        ((metrics.service_of_process(pid, line), line) for pid, line in unread),
+    )
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    silent: Silent | None = None
+    all_ = False
 
     def do_GET(self) -> None:
         if self.path.split("?")[0] not in ("/metrics", "/"):
             self.send_error(404, "expected /metrics")
             return
-        body = scrape(self.silent).encode() if self.path != "/" else b"freestone agent: /metrics\n"
+        body = scrape(self.all_).encode() if self.path != "/" else b"freestone agent: /metrics\n"
         self.send_response(200)
         self.send_header("Content-Type", CONTENT_TYPE)
         self.send_header("Content-Length", str(len(body)))
@@ -100,10 +99,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Writes nothing, because a line per scrape is noise."""
 
 
-def serve(address: str, port: int, silent: Silent | None) -> http.server.ThreadingHTTPServer:
+def serve(address: str, port: int, all_: bool) -> http.server.ThreadingHTTPServer:
     """A server that listens. The caller calls serve_forever. UserError names an address that it cannot have."""
     try:
-        return http.server.ThreadingHTTPServer((address, port), type("Handler", (Handler,), {"silent": silent}))
+        return http.server.ThreadingHTTPServer((address, port), type("Handler", (Handler,), {"all_": all_}))
     except OSError as error:
         raise UserError(f"--listen {address}:{port}: {error.strerror}") from error
 
@@ -143,9 +142,7 @@ def ingest(url: str, service: str, program: str, profile: bytes, since: float, u
         raise UserError(f"--push {url}: {error}") from error
 
 
-def push_profiles(
-    url: str, every_s: float, stop: threading.Event, complain: Callable[[str], None], silent: Silent | None
-) -> None:
+def push_profiles(url: str, every_s: float, stop: threading.Event, complain: Callable[[str], None], all_: bool) -> None:
     """Profiles each process, one period after the other, and pushes what was found."""
     from freestone_lab.flamegraph.pprof import encode
     from freestone_lab.heap import profiling
@@ -154,7 +151,7 @@ def push_profiles(
         since = time.time()
         with contextlib.ExitStack() as looks:
             looked_at = []
-            for pid, seen in processes(silent).items():
+            for pid, seen in processes(all_).read.items():
                 try:
                     look = attach.Look(attach.Process(pid), profiling.SAMPLE_BYTES)
                     looked_at.append((looks.enter_context(look), seen))
@@ -168,6 +165,6 @@ def push_profiles(
                     look.must_have_begun()
                     profile = encode(profiling.read_now(look.process), "inuse_space")
                     service = metrics.service_of_process(look.process.pid, seen.program)
-                    ingest(url, service, seen.program, profile, since, time.time())
+                    ingest(url, service, names.program(seen.program), profile, since, time.time())
                 except UserError as error:
                     complain(str(error))

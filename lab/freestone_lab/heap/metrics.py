@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+from freestone_lab.heap import names
 from freestone_lab.heap.snapshot import Snapshot
 
 # As libfreestone names, types and explains them.
@@ -62,7 +63,8 @@ FIGURES = {
     "threads": ("gauge", "Threads that hold a cache."),
 }
 SYSTEM_CALLS = "System calls made by the allocator."
-PROCESSES = "Processes that show themselves to the agent."
+PROCESSES = "Processes under libfreestone whose figures the agent reads."
+UNREAD = "Processes under libfreestone that the agent may not or cannot read."
 _UNIT = re.compile(r"([^/]+)\.(?:service|scope|slice)$")
 _CONTAINER = re.compile(r"(?:^|[-/])([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?$")
 
@@ -80,21 +82,22 @@ def service_of(cgroup: str, program: str) -> str:
     return program
 
 
-def service_of_process(pid: int, program: str) -> str:
+def service_of_process(pid: int, line: str) -> str:
+    program = names.program(line)
     try:
         return service_of(Path(f"/proc/{pid}/cgroup").read_text(errors="surrogateescape"), program)
     except OSError:
         return program
 
 
-def render(found: Iterable[tuple[str, Snapshot]]) -> str:
+def render(found: Iterable[tuple[str, Snapshot]], unread: Iterable[tuple[str, str]] = ()) -> str:
     """One sample per figure, service and program: the sum over the service's processes of that program.
 
     Limits of single processes add up to the service's limit. Their peaks add up to a bound on its peak.
     """
     groups: dict[tuple[str, str], list[Snapshot]] = defaultdict(list)
     for service, snapshot in found:
-        groups[service, snapshot.program].append(snapshot)
+        groups[service, names.program(snapshot.program)].append(snapshot)
     lines: list[str] = []
 
     def family(name: str, kind: str, text: str) -> str:
@@ -104,6 +107,9 @@ def render(found: Iterable[tuple[str, Snapshot]]) -> str:
 
     full = family("processes", "gauge", PROCESSES)
     lines.extend(f"{full}{_labels(group)} {len(members)}" for group, members in sorted(groups.items()))
+    full = family("processes_unread", "gauge", UNREAD)
+    counts = Counter((service, names.program(line)) for service, line in unread)
+    lines.extend(f"{full}{_labels(group)} {counts[group]}" for group in sorted(groups.keys() | counts.keys()))
     for name, (kind, text) in FIGURES.items():
         full = family(name, kind, text)
         for group, members in sorted(groups.items()):

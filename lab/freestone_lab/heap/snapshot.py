@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from freestone_lab.core.errors import UserError
+from freestone_lab.heap import names
 
 PAGES = Path("/dev/shm")
 PREFIX = "freestone-"
@@ -151,7 +152,7 @@ def from_process(pid: int) -> Snapshot:
         raise UserError(f"process {pid} belongs to another user: only its owner may look at {path}") from None
     if _is_left_behind(snapshot, pid):
         raise UserError(_no_page(pid))
-    return snapshot
+    return replace(snapshot, program=names.command_line(pid) or snapshot.program)
 
 
 def _no_page(pid: int) -> str:
@@ -215,6 +216,10 @@ def running() -> Iterator[Snapshot]:
             yield from_process(int(number))
         except UserError:
             continue  # it ended, or has not written yet
+
+
+def now_ms() -> int:
+    return int(1000 * time.clock_gettime(time.CLOCK_MONOTONIC))
 
 
 def age_seconds(snapshot: Snapshot) -> float:

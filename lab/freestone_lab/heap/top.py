@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TextIO
 
 from freestone_lab.core.errors import UserError
-from freestone_lab.heap import keys
+from freestone_lab.heap import keys, names
 from freestone_lab.heap import snapshot as stats
 from freestone_lab.heap.snapshot import SizeClass, Snapshot, Thread, bytes_text
 
@@ -234,9 +234,9 @@ def threads(snapshot: Snapshot, shown: int, by: str = "cached", history: History
     return table([*_head(tuple(order), by), *(["/s"] * rated)], rows)
 
 
-def title(snapshot: Snapshot) -> str:
+def title(snapshot: Snapshot, width: int) -> str:
     version = f"  freestone {snapshot.version} ({snapshot.build})" if snapshot.version else ""
-    return f"{styled(snapshot.program, BOLD)} process {snapshot.pid}{styled(version, DIM)}"
+    return f"{styled(snapshot.program[: max(15, width - 45)], BOLD)} process {snapshot.pid}{styled(version, DIM)}"
 
 
 def beside(screen: Screen, *tables: Lines) -> Lines:
@@ -264,7 +264,14 @@ def picture(snapshot: Snapshot, screen: Screen, history: History | None = None, 
     known = history is not None and len(history.snapshots) > 1
     letters = min(LETTERS, screen.width - WIDE_FROM) if known else 0
     above = beside(screen, memory(snapshot, history, letters if letters >= 10 else 0), facts(snapshot))
-    lines = [title(snapshot), bar(snapshot, min(screen.width, 100)), "", *above, "", *beside(screen, *below)]
+    lines = [
+        title(snapshot, screen.width),
+        bar(snapshot, min(screen.width, 100)),
+        "",
+        *above,
+        "",
+        *beside(screen, *below),
+    ]
     if history is not None and known:
         most = bytes_text(max(s.figure("charged_bytes") for s in history.snapshots))
         course = history.course("charged_bytes", min(60, screen.width - len(f"charged   0 to {most}")))
@@ -276,7 +283,7 @@ def listing(snapshots: Sequence[Snapshot]) -> Lines:
     rows = []
     for s in sorted(snapshots, key=lambda s: s.figure("charged_bytes"), reverse=True):
         sizes = (bytes_text(s.figure(name)) for name in ("live_bytes", "charged_bytes", "resident_bytes"))
-        rows.append((str(s.pid), s.program, *sizes, str(s.figure("threads"))))
+        rows.append((str(s.pid), names.program(s.program), *sizes, str(s.figure("threads"))))
     return table(("process", "program", "live", "charged", "resident", "threads"), rows, left=2)
 
 

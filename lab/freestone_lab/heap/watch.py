@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from freestone_lab.core import signals
+from freestone_lab.heap import names
 from freestone_lab.measure import tree
 
 GRACE_S = 5.0  # from the signal until a program that goes on is ended by force; supervisors wait for 10 s
@@ -111,19 +112,7 @@ def _send(leader: int, number: int) -> None:
 
 
 def look_of(pid: int) -> tuple[str | None, str]:
-    return tree.executable(pid), command_line(pid)
-
-
-def command_line(pid: int) -> str:
-    """The command line of a process in at most 100 characters, the program without its folder; "" when it is gone."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
-    except OSError:
-        return ""
-    if " " not in words[0]:  # else a title that the process gave itself
-        words[0] = words[0].rpartition("/")[2]
-    line = "".join(c if c.isprintable() else "?" for c in " ".join(" ".join(words).split()))
-    return line if len(line) <= 100 else f"{line[:99]}…"
+    return tree.executable(pid), names.command_line(pid)
 
 
 def group(leader: int) -> list[int]:

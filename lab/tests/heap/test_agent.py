@@ -23,8 +23,8 @@ from server_tools import free_port
 
 from freestone_lab.core import paths
 from freestone_lab.flamegraph import pprof
+from freestone_lab.heap import attach, loaded, metrics, snapshot
 from freestone_lab.heap import machine_agent as agent
-from freestone_lab.heap import metrics, snapshot
 
 SERVER = r"""
 #include <cstdlib>
@@ -41,6 +41,16 @@ int main() {
     hold();
     usleep(10000);
   }
+}
+"""
+
+SLEEPING = r"""
+#include <stdlib.h>
+#include <unistd.h>
+int main(void) {
+  void *block = malloc(9);
+  if (write(1, "up\n", 3) != 3) return 4;
+  for (;;) pause(), free(block);
 }
 """
 
@@ -164,6 +174,27 @@ def test_the_command_serves_and_asks_every_process_to_show_itself(server: Path, 
         assert serving.wait() == 0
         silent.kill()
         silent.wait()
+
+
+def test_idle_processes_are_counted_and_those_that_cannot_be_read(
+    compile_to_preload: Callable[[str, str], Path], proc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = compile_to_preload("sleeping.c", SLEEPING)
+    idle = [start(program, conf="") for _ in range(3)]
+    try:
+        for child in idle:
+            show(proc, child)
+        refused, real = idle[2].pid, loaded.memory_of
+        monkeypatch.setattr(attach, "memory_of", lambda pid: real(pid if pid != refused else -1))
+        complaints: list[str] = []
+        text = agent.scrape(True, complaints.append)
+        assert re.search(r'^freestone_processes\{[^}]*program="sleeping"\} 2$', text, re.MULTILINE), text
+        assert re.search(r'^freestone_processes_unread\{[^}]*program="sleeping"\} 1$', text, re.MULTILINE), text
+        assert len(complaints) == 1
+    finally:
+        for child in idle:
+            child.kill()
+            child.wait()
 
 
 @pytest.mark.all

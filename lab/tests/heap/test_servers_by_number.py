@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from server_tools import free_port, need, write_nginx
 
 from freestone_lab.core import paths
-from freestone_lab.heap import attach, profiling
+from freestone_lab.heap import attach, names, profiling
 
 Ask = Callable[[int], str]  # one request; what the server answered
 PYTHON = """
@@ -250,3 +253,63 @@ def test_a_runtime_of_its_own_goes_on(language: str, library: str, tmp_path: Pat
                 assert process.statistics().pid == pid and process.profile()
                 assert b'"scanned": true' in process.leaks()
         assert ask(1) == "ok\n" and set(answers) == {"ok\n"}
+
+
+PHP = "[global]\nerror_log={0}/php.log\n[www]\nlisten={0}/php.sock\nuser=root\npm=static\npm.max_children=2\n"
+# By name: its program, and a script that starts it in the folder $1, for a server that waits for its first request.
+SERVICES = {
+    "redis-server": ("redis-server", "exec redis-server --port 0 --unixsocket $1/redis.sock --save '' --dir $1"),
+    "nginx": ("nginx", "exec nginx -c $1/nginx.conf"),
+    "php-fpm": ("php-fpm8.2", "exec php-fpm8.2 -n -F -R -y $1/php.conf"),
+    "postgres": (
+        "postgres",
+        "b=$(dirname $(readlink -f $(command -v postgres))); chmod 777 $1; as='setpriv --reuid=65534 --clear-groups'; "
+        "LD_PRELOAD= $as $b/initdb -D $1/pg >$1/log; exec $as $b/postgres -D $1/pg -k $1 -c listen_addresses=",
+    ),
+    "mariadbd": (
+        "mariadbd",
+        "LD_PRELOAD= mariadb-install-db --no-defaults --user=root --datadir=$1/db >$1/log; "
+        "exec mariadbd --no-defaults --user=root --datadir=$1/db --skip-networking --socket=$1/db.sock",
+    ),
+    "gunicorn": ("gunicorn", "exec gunicorn -b unix:$1/g.sock --chdir $1 app:app"),
+    "node": ("node", "exec node -e 'require(\"http\").createServer(() => 0).listen(process.argv[1])' $1/node.sock"),
+    "java": ("java", "exec java $1/Idle.java"),
+}
+IDLE_JAVA = "public class Idle { public static void main(String[] a) throws Exception { Thread.sleep(1000000000L); } }"
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("library", ["libfreestone.so", "libfreestone-hardened.so"])
+def test_eight_idle_services_are_seen(library: str) -> None:
+    need(*(program for program, _ in SERVICES.values()))
+    if os.geteuid() != 0:
+        pytest.skip("the services change their user")
+    folder = Path(tempfile.mkdtemp(prefix="fst"))  # other users reach it
+    (folder / "php.conf").write_text(PHP.format(folder))
+    (folder / "app.py").write_text("def app(environ, start): return []\n")
+    (folder / "Idle.java").write_text(IDLE_JAVA)
+    write_nginx(folder, free_port())
+    with ExitStack() as ends:
+        ends.callback(shutil.rmtree, folder, ignore_errors=True)
+        children = {}
+        for name, (_, script) in SERVICES.items():
+            with (folder / f"{name}.out").open("w") as out:
+                command, env = ["sh", "-c", script, "sh", str(folder)], _environment(library)
+                child = children[name] = subprocess.Popen(command, env=env, stdout=out, stderr=out)
+            ends.callback(child.wait)
+            ends.callback(child.terminate)
+        sockets = [folder / x for x in ("redis.sock", "php.sock", ".s.PGSQL.5432", "db.sock", "g.sock", "node.sock")]
+        while not all(path.exists() for path in sockets) or "java" not in names.command_line(children["java"].pid):
+            ended = [name for name, child in children.items() if child.poll() is not None]
+            assert not ended, [(name, (folder / f"{name}.out").read_text()) for name in ended]
+            time.sleep(0.1)
+        time.sleep(2)  # the last work of their start
+        tool = [sys.executable, "-m", "freestone_lab.cli"]
+        text = subprocess.run([*tool, "agent", "--once", "--all"], capture_output=True, text=True, check=True).stdout
+        for name, child in children.items():
+            found = re.search(rf'^freestone_processes\{{[^}}]*program="{name}[^"]*"\}} (\d+)$', text, re.MULTILINE)
+            assert found and int(found[1]) > 0, (name, text[:3000])
+            done = subprocess.run([*tool, "stats", str(child.pid)], capture_output=True, text=True, check=True)
+            assert re.match(rf"{name}.* process {child.pid} ", done.stdout) and "live blocks" in done.stdout, (
+                done.stdout
+            )

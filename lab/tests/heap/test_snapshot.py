@@ -96,7 +96,7 @@ def run_to_file(program: Path, path: Path) -> stats.Snapshot:
 
 def test_a_live_page_is_read_and_its_parts_add_up(running: subprocess.Popen[str]) -> None:
     snapshot = stats.from_process(running.pid)
-    assert (snapshot.pid, snapshot.program) == (running.pid, "churn")
+    assert (snapshot.pid, snapshot.program) == (running.pid, "churn 1000000")
     assert sum(size for _, size in snapshot.parts()) == snapshot.figure("charged_bytes")
     live = sum(c.bytes * c.live for c in snapshot.classes)
     assert live + snapshot.figure("large_bytes") + snapshot.figure("mapped_bytes") == snapshot.figure("live_bytes")
