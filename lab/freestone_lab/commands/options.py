@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from freestone_lab.commands import options_heap, options_measure, options_trace, options_tree
 from freestone_lab.core import outputs
+from freestone_lab.core.errors import UserError
 
 # What a command needs beside the standard library to start: nothing, or the packages of lab/requirements.txt.
 BARE, RUNTIME = "bare", "runtime"
@@ -84,6 +85,9 @@ COMMANDS: dict[str, Command] = {
 }
 ALIASES = {"attacks": "bench attacks"}
 OUTPUTS = {"output", "report", "json", "csv", "markdown", "gbench"}  # options that name a file to write
+PAGE = (".html", ".htm")  # the endings of a page's name; it may have none
+PROFILE = (*PAGE, ".json", ".pb", ".pb.gz", ".collapsed")
+ENDINGS = {"profile": PROFILE, "profile show": PROFILE, "profile diff": PAGE, "report": PAGE, "trace stats": PAGE}
 TRACES = ("record", "trace cut", "trace merge", "trace anonymise", "trace import")  # what writes a trace
 # What starts programs, which must not outlive it (core/signals.py), by its first word. `run` becomes its program.
 STARTING = (
@@ -124,7 +128,10 @@ def parse(name: str, arguments: list[str]) -> argparse.Namespace:
     given = {key: value if isinstance(value, list) else [value] for key, value in vars(found).items()}
     read = (word for key, words in given.items() if key not in OUTPUTS for word in words)
     found.inputs = [word for word in read if isinstance(word, Path)] + [Path(word) for word in given.get("command", [])]
-    for path in (getattr(found, key, None) for key in OUTPUTS):
+    for key, path in ((key, getattr(found, key, None)) for key in OUTPUTS):
         if isinstance(path, Path):
+            endings = PAGE if key == "report" else ENDINGS.get(name, ())
+            if endings and path.suffix and not path.name.endswith(endings):
+                raise UserError(f"'{path}' ends in none that is written here: {', '.join(endings)}")
             outputs.ours(path, found.force, found.inputs, trace=name in TRACES)
     return found

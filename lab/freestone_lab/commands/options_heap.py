@@ -41,8 +41,8 @@ def profile(parser: argparse.ArgumentParser) -> None:
 
     Ctrl-C, or the time of --for, ends the look and writes the page. CMD is ended too (SIGTERM), and the exit status is
     its own; with --pid the program goes on. Of several processes the page lists all, and opens with the largest. What
-    holds most stands on stderr: functions, or in Python lines. An output file called .json has all functions, one
-    called .pb.gz is pprof with names inside, for `go tool pprof` and speedscope.
+    holds most stands on stderr: functions, or in Python lines. An output file called .json has all of them, one called
+    .pb.gz is pprof with names inside, for `go tool pprof` and speedscope, one called .collapsed has a line a stack.
 
     Examples:
 

@@ -14,6 +14,7 @@ from freestone_lab.core.errors import UserError
 from freestone_lab.flamegraph import table
 from freestone_lab.flamegraph.model import Profile, of_processes
 from freestone_lab.flamegraph.pprof import encode
+from freestone_lab.flamegraph.readers import collapsed_text
 from freestone_lab.flamegraph.view import write_profiles
 from freestone_lab.heap import profiling
 
@@ -46,7 +47,7 @@ def check_target(options: Namespace, command: str) -> None:
 
 def _page(profiles: list[Profile], title: str, view: str) -> Callable[[Path], None]:
     """A table on stderr; the file is a page, or of what the page opens with: JSON (.json), pprof with names inside (.pb
-    or .pb.gz)."""
+    or .pb.gz), a line for each stack (.collapsed)."""
     for line in table.lines(profiles, view):
         print(line, file=sys.stderr)
     shown = profiles[0 if of_processes(profiles) else -1]
@@ -56,6 +57,8 @@ def _page(profiles: list[Profile], title: str, view: str) -> Callable[[Path], No
             outputs.write_whole(path, json.dumps(table.as_json(shown), indent=1) + "\n")
         elif path.name.endswith((".pb", ".pb.gz")):
             outputs.write_whole(path, encode(shown, view))
+        elif path.suffix == ".collapsed":
+            outputs.write_whole(path, collapsed_text(shown, view))
         else:
             write_profiles(profiles, path, title, view=view)
 

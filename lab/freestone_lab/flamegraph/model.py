@@ -85,14 +85,14 @@ def by_python(profile: Profile) -> Profile:
 
     def lines(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
         calls = (frame for frame in stack if _is_python(frame) and not frame.file.startswith("<frozen importlib"))
-        return tuple(replace(f, function=f"{f.function} ({_short(f.file)}:{f.line})") for f in calls) or outside
+        return tuple(replace(f, function=f.function.removesuffix(at) + at) for f in calls for at in [_at(f)]) or outside
 
     return replace(profile, samples=[(lines(stack), values) for stack, values in profile.samples])
 
 
-def _short(file: str) -> str:
-    parts = Path(file).parts
-    return "/".join(parts[-2 if parts[-1] == "__init__.py" else -1 :])
+def _at(frame: Frame) -> str:
+    parts = Path(frame.file).parts
+    return f" ({'/'.join(parts[-2 if parts[-1] == '__init__.py' else -1 :])}:{frame.line})"
 
 
 def _is_python(frame: Frame) -> bool:

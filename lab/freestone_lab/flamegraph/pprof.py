@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from freestone_lab.flamegraph.model import Frame, Mapping, Profile, ProfileError
+from freestone_lab.flamegraph.model import Frame, Mapping, Profile, ProfileError, by_python
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # how a field is stored
 # By message its fields: NUMBER NAME TYPE, a star for a repeated one. A type that is a message's name refers to it.
@@ -207,7 +207,8 @@ class _Numbers(dict[Any, int]):
 
 def encode(profile: Profile, default_type: str = "") -> bytes:
     """The profile as a gzipped profile.proto with its names, files and lines inside, so that every reader shows it
-    the same. `default_type` is the name of the view that readers open first."""
+    the same; of Python its lines, as a page. `default_type` is the name of the view that readers open first."""
+    profile = by_python(profile)
     strings = _Numbers(0)
     strings[""] = 0
     functions, locations = _Numbers(1), _Numbers(1)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 from freestone_lab.flamegraph import pprof
-from freestone_lab.flamegraph.model import Frame, Mapping, Profile, ProfileError, Sample
+from freestone_lab.flamegraph.model import Frame, Mapping, Profile, ProfileError, Sample, by_python
 
 HEAP_TYPES = [
     ("alloc_objects", "count"),
@@ -78,6 +79,17 @@ def collapsed(text: str, name: str) -> Profile:
         raise ProfileError(f"{name}: holds no stack; expected lines 'outer;inner VALUE'")
     samples: list[Sample] = [(tuple(text_frame(part, mappings) for part in stack), (value,)) for stack, value in stacks]
     return Profile([kind], samples, label=name, mappings=mappings)
+
+
+def collapsed_text(profile: Profile, view: str) -> str:
+    """What `collapsed` reads, of one view; of Python its lines."""
+    profile, at = by_python(profile), profile.place(view)
+    sums = Counter[str]()
+    for stack, values in profile.samples:
+        names = (f.function or f"{Path(f.module).name}+{f.address:#x}" for f in stack)
+        sums[";".join(name.replace(";", ",").replace("\n", " ") for name in names)] += values[at]
+    name, unit = profile.sample_types[at]
+    return "".join([f"# type {name} {unit}\n", *(f"{stack} {value}\n" for stack, value in sums.items() if value)])
 
 
 def text_frame(part: str, mappings: Iterable[Mapping]) -> Frame:

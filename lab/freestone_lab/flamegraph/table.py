@@ -65,6 +65,7 @@ def _amount(profile: Profile, at: int, value: int) -> str:
 
 
 def as_json(profile: Profile) -> dict[str, Any]:
+    profile = by_python(profile)
     names = [name for name, _ in profile.sample_types]
     return {
         "schema": SCHEMA,

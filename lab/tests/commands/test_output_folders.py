@@ -52,6 +52,17 @@ def test_a_missing_folder_is_made_and_a_file_in_its_place_refused(name: str, tmp
         function(options.parse(name, ["-o", str(text / "below"), *words]))
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["profile -o q.svg -- true", "profile diff a b -o q.json", "report r.json -o q.pdf", "profile show a -o q.gz",
+     "compare -o q.json -- true", "trace stats t.fst -o q.fst"],
+)  # fmt: skip
+def test_an_ending_that_is_not_written_is_refused_with_those_that_are(words: str, tmp_path: Path) -> None:
+    done = freestone(tmp_path, *words.split())
+    assert done.returncode == 2 and "ends in none that is written here: .html" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 MADE = {"FSTRACE\n": "trace", '{"command":["freestone"]}': "result", "<!doctype html>\n<p>Freestone": "result"}
 
 

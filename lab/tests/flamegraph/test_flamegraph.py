@@ -18,7 +18,7 @@ import pytest
 from freestone_lab.core.errors import UserError
 from freestone_lab.flamegraph import pprof, table
 from freestone_lab.flamegraph.model import Frame, Mapping, Profile, ProfileError, Sample
-from freestone_lab.flamegraph.readers import parse_profile, read_profile, unbiased
+from freestone_lab.flamegraph.readers import collapsed_text, parse_profile, read_profile, unbiased
 from freestone_lab.flamegraph.view import payload, render_profiles
 from freestone_lab.heap import profiling, symbolize
 
@@ -289,6 +289,15 @@ def python_profile() -> Profile:
     one, two = (Frame("fill", "/srv/app/__init__.py", line) for line in (3, 4))
     stacks: list[Sample] = [((start, module, one, core), (100,)), ((start, module, frozen, two, core), (200,))]
     return Profile([("peak_space", "bytes")], [*stacks, ((start, core), (1,))], label="python3 app.py", process=7)
+
+
+def test_each_export_has_the_lines_of_python_that_the_page_opens_with() -> None:
+    wanted = {"fill (app/__init__.py:4)", "fill (app/__init__.py:3)", "<module> (app.py:9)", "outside Python"}
+    text = collapsed_text(python_profile(), "peak_space")
+    for again in (pprof.decode(pprof.encode(python_profile()), "p"), parse_profile(text.encode(), "p")):
+        assert {f.function for stack, _ in again.samples for f in stack} == wanted
+        assert table.lines([again], "peak_space") == table.lines([python_profile()], "peak_space")
+    assert {f["function"] for f in table.as_json(python_profile())["functions"]} == wanted
 
 
 def page_of(folder: Path, *profiles: Profile, compare: bool = False) -> Path:
