@@ -306,9 +306,9 @@ def page_of(folder: Path, *profiles: Profile, compare: bool = False) -> Path:
     return path
 
 
-def shown(folder: Path, *profiles: Profile, script: str = "", compare: bool = False) -> str:
+def shown(folder: Path, *profiles: Profile, script: str = "", compare: bool = False, width: int = 1280) -> str:
     """The page of these profiles in a browser, after the script."""
-    return browser.dump(page_of(folder, *profiles, compare=compare), 1280, script)
+    return browser.dump(page_of(folder, *profiles, compare=compare), width, script)
 
 
 @pytest.mark.all
@@ -375,6 +375,13 @@ def test_page_works_alone_without_errors_or_sideways_scrolling(page: Path, width
     assert int(found[1]) <= width
     assert dom.count('class="f') > 20
     assert "Heap of &lt;server&gt;" in dom
+
+
+@pytest.mark.all
+@pytest.mark.parametrize("compare", [False, True])
+def test_a_telephone_shows_every_column(tmp_path: Path, compare: bool) -> None:
+    wide = "var s=document.querySelector('.scroll');document.body.dataset.cut=s.scrollWidth-s.clientWidth"
+    assert 'data-cut="0"' in shown(tmp_path, tree(1, 1.0), tree(2, 1234.5), script=wide, compare=compare, width=390)
 
 
 def top_rows(dom: str) -> list[tuple[str, list[str]]]:
