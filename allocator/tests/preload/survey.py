@@ -32,7 +32,7 @@ from preload.suites import SUITES
 from support import harness
 from support.measured import stamp
 
-LIBRARIES = [Path(path).resolve() if path else None for path in os.environ.get("FREESTONE_LIBRARY", "").split(":")]
+LIBRARIES = [harness.library(path) for path in os.environ.get("FREESTONE_LIBRARY", "").split(":")]
 SCHEMA = "freestone-programs/1"
 PR_SET_CHILD_SUBREAPER = 36
 NAMES = ("none", "fast", "hardened")

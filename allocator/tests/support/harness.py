@@ -7,6 +7,7 @@ FREESTONE_PROBES (the folder of the small C and C++ programs), FREESTONE_CC (a C
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,8 +22,14 @@ place.settle()
 SKIPPED = 77
 HANG_SECONDS = 2400.0  # what runs longer hangs: nothing needs a hundredth of it
 
-_library = os.environ.get("FREESTONE_LIBRARY", "")
-LIBRARY: Path | None = Path(_library).resolve() if _library else None
+
+def library(path: str) -> Path | None:
+    """The file that a path of FREESTONE_LIBRARY names, by a path that LD_PRELOAD is not split in."""
+    real = Path(path).resolve()
+    return (Path(path) if re.search(r"[\s:]", str(real)) else real) if path else None
+
+
+LIBRARY = library(os.environ.get("FREESTONE_LIBRARY", ""))
 PROBES = Path(os.environ.get("FREESTONE_PROBES", "."))
 COMPILER = os.environ.get("FREESTONE_CC", "cc")
 IS_FREESTONE = LIBRARY is not None and LIBRARY.name.startswith("libfreestone")
