@@ -43,13 +43,16 @@ object, a pkg-config file and a CMake package.")
 set(CPACK_DEBIAN_FREESTONE-TOOLS_PACKAGE_NAME freestone-tools)
 set(CPACK_DEBIAN_FREESTONE-TOOLS_PACKAGE_SECTION devel)
 set(CPACK_DEBIAN_FREESTONE-TOOLS_PACKAGE_DEPENDS "libfreestone1 (= ${version}), python3 (>= 3.11), python3-venv")
-set(CPACK_DEBIAN_FREESTONE-TOOLS_PACKAGE_RECOMMENDS "g++, cmake")
+set(CPACK_DEBIAN_FREESTONE-TOOLS_PACKAGE_RECOMMENDS "g++, cmake, python3-jinja2 (>= 3.1),
+ python3-matplotlib (>= 3.8), python3-msgspec (>= 0.18), python3-numpy (>= 1:1.26), python3-rich (>= 13.7),
+ python3-scipy (>= 1.11), python3-zstandard (>= 0.22)")
 set(CPACK_DEBIAN_FREESTONE-TOOLS_DESCRIPTION "The freestone command runs a program under the Freestone memory allocator,
 shows its statistics, heap profile and leaks, and compares allocators on it
 with evidence.
 
-At its first use it makes a Python environment in the user's cache, with
-packages from the Python package index.")
+Where a recommended Python package is missing or too old, it makes at its
+first use a Python environment in the user's cache, with packages from the
+Python package index.")
 
 # What Debian's policy wants of every package.
 find_program(GZIP gzip REQUIRED)

@@ -6,6 +6,7 @@ set(tool_libraries ${CMAKE_INSTALL_LIBDIR}/freestone)
 configure_file(freestone.in freestone @ONLY)
 install(PROGRAMS ${CMAKE_CURRENT_BINARY_DIR}/freestone DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT freestone-tools)
 install(FILES ${PROJECT_SOURCE_DIR}/lab/__main__.py ${PROJECT_SOURCE_DIR}/lab/requirements.txt
+  ${PROJECT_SOURCE_DIR}/lab/pyproject.toml
   DESTINATION ${tool_dir}/lab COMPONENT freestone-tools)
 install(FILES ${PROJECT_SOURCE_DIR}/allocator/src/config/options.def DESTINATION ${tool_dir}/allocator/src/config
   COMPONENT freestone-tools)
