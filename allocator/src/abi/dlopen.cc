@@ -1,4 +1,4 @@
-// Room 20, abi: dlopen without RTLD_DEEPBIND, and dlclose, which keeps names for a profile. Only in the shared library.
+// Room 20, abi: dlopen without RTLD_DEEPBIND. Only in the shared library.
 //
 // A library loaded with that flag finds libc's free before the program's, and passes our blocks to it. Without the flag
 // it finds ours. `drop_deepbind:false` keeps the flag.
@@ -11,7 +11,6 @@
 #include "base/compiler.h"
 #include "config/options.h"
 #include "front/heap.h"
-#include "profile/closed_code.h"
 
 #if defined(__clang__)
 #define FREESTONE_JUMP [[clang::musttail]] return
@@ -26,11 +25,9 @@ using namespace freestone;
 namespace {
 
 using Open = void* (*)(const char*, int) noexcept;
-using Close = int (*)(void*) noexcept;
 using OpenIn = void* (*)(Lmid_t, const char*, int) noexcept;
 
 void* fail_open(const char*, int) noexcept { return nullptr; }
-int fail_close(void*) noexcept { return -1; }
 void* fail_open_in(Lmid_t, const char*, int) noexcept { return nullptr; }
 
 // libc's function of that name. A constructor finds it; before that each call does.
@@ -43,7 +40,6 @@ Function next_of(const char* name, const void* known, Function none) {
 __attribute__((constructor(101))) void find_libc() {
   sealed_page.code.dlopen = dlsym(RTLD_NEXT, "dlopen");
   sealed_page.code.dlmopen = dlsym(RTLD_NEXT, "dlmopen");
-  sealed_page.code.dlclose = dlsym(RTLD_NEXT, "dlclose");
 }
 
 FREESTONE_SLOW int without_deepbind(int mode) {
@@ -58,15 +54,6 @@ FREESTONE_EXPORT FREESTONE_WITH_JUMPS void* dlopen(const char* file, int mode) n
   const Open next = next_of("dlopen", sealed_page.code.dlopen, fail_open);
   if ((mode & RTLD_DEEPBIND) != 0) mode = without_deepbind(mode);
   FREESTONE_JUMP next(file, mode);
-}
-
-FREESTONE_EXPORT int dlclose(void* handle) noexcept {
-  const Close next = next_of("dlclose", sealed_page.code.dlclose, fail_close);
-  if (FREESTONE_LIKELY(!profile_has_stacks())) return next(handle);
-  ClosingCode closing(handle);
-  const int result = next(handle);
-  closing.finish();
-  return result;
 }
 
 // Another namespace has a malloc of its own.

@@ -122,9 +122,4 @@ inline void cpu_relax() {
 #endif
 }
 
-// Where files keep counters that another process reads in place (report/places.cc).
-using Places = const void* const[];
-extern Places call_places, table_places, metadata_places, guard_places, class_run_places, run_places, mapping_places,
-    heap_places, transfer_places, sampled_places, reclaim_places, pressure_places;
-
 }  // namespace freestone

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/places.h"
 #include "config/build_config.h"
 #include "config/heuristics.h"
 #include "platform/child.h"

@@ -36,7 +36,6 @@ struct CodeAddresses {
   const void* clock;
   const void* dlopen;
   const void* dlmopen;
-  const void* dlclose;
   const void* late[8];   // platform/late_libc.cc
   const void* fill[13];  // abi/libc_buffers.cc
 };

@@ -2,6 +2,7 @@
 
 #include "front/reclaim.h"
 
+#include "base/places.h"
 #include "cache/lifetime.h"
 #include "cache/quarantine.h"
 #include "cache/transfer.h"

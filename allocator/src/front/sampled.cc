@@ -2,6 +2,7 @@
 
 #include "front/sampled.h"
 
+#include "base/places.h"
 #include "cache/registry.h"
 #include "region/account.h"
 #include "span/run_store.h"

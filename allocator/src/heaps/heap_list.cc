@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <new>
 
+#include "base/places.h"
 #include "front/fork.h"
 #include "heaps/heap_object.h"
 #include "region/metadata.h"

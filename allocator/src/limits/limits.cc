@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/digits.h"
+#include "base/places.h"
 #include "config/heuristics.h"
 #include "config/options.h"
 #include "front/reclaim.h"

@@ -20,6 +20,7 @@
 #include "base/bits.h"
 #include "base/compiler.h"
 #include "base/digits.h"
+#include "base/places.h"
 #include "platform/system_call.h"
 
 namespace freestone::os {

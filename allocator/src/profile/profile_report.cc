@@ -208,8 +208,7 @@ void ProfileReport::find_symbols() {
 void write_place(const ProfileReport& report, const Place& place, Output& out) {
   if (is_python_frame(place.address)) {
     const PythonFunction& function = python_function(python_function_of(place.address));
-    out << function.name;
-    if (function.lines != nullptr) out << " (" << function.file << ':' << u64{python_line_of(place.address)} << ')';
+    out << function.name << " (" << function.file << ':' << u64{python_line_of(place.address)} << ')';
   } else if (place.symbol_length > 0) {
     out.raw(reinterpret_cast<const char*>(place.symbol), place.symbol_length);
   } else if (place.module == 0) {
@@ -222,17 +221,6 @@ void write_place(const ProfileReport& report, const Place& place, Output& out) {
   }
 }
 
-usize place_name(const ProfileReport& report, const Place& place, char* name, usize capacity) {
-  MemoryText text;
-  char buffer[64];
-  Output out(text, buffer, sizeof buffer);
-  write_place(report, place, out);
-  const usize length = out.flush() ? min_of(text.length(), capacity) : 0;
-  if (length != 0) std::memcpy(name, text.data(), length);
-  text.release();
-  return length;
-}
-
 void print_stack(const usize* frames, unsigned depth) {
   const MemoryReader memory;
   for (unsigned k = 0; k < depth; ++k) {
@@ -240,9 +228,8 @@ void print_stack(const usize* frames, unsigned depth) {
     if (is_python_frame(address)) {
       const PythonFunction& function = python_function(python_function_of(address));
       Message line("  #");
-      line << k << ' ' << function.name << " (" << function.file;
-      if (function.lines != nullptr) line << ':' << python_line_of(address);
-      (line << ')').write();
+      line << k << ' ' << function.name << " (" << function.file << ':' << python_line_of(address) << ')';
+      line.write();
       continue;
     }
     Module module{};

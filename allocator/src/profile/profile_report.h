@@ -55,9 +55,8 @@ void write_collapsed(const ProfileReport& report, ProfileView view, Output& out)
 void write_heap_v2(const ProfileReport& report, Output& out) FREESTONE_REQUIRES(profile_store.lock);
 // A sum of samples as a number of blocks or bytes.
 inline u64 whole(double value) { return value <= 0 ? 0 : static_cast<u64>(value + 0.5); }
-// One frame as "function" or "module+0x1234". The second form cuts what does not fit and returns the length.
+// One frame as "function" or "module+0x1234".
 void write_place(const ProfileReport& report, const Place& place, Output& out);
-usize place_name(const ProfileReport& report, const Place& place, char* name, usize capacity);
 
 // Writes a line such as "  #2 0x55d0 function+0x12 (module)" to standard error for each return address. Reads symbol
 // tables without allocation.

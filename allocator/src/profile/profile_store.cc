@@ -119,16 +119,6 @@ Site* ProfileStore::find_or_add(const usize* frames, unsigned depth) {
   return site;
 }
 
-void ProfileStore::replace_frames_locked(const FrameChange* changes, usize count) {
-  for (u32 i = 0; i < site_count_; ++i) {
-    const Site& site = *site_at(i);
-    for (u32 k = 0; k < site.depth; ++k) {
-      const usize at = partition_point(usize{0}, count, [&](usize c) { return changes[c].from < site.frames[k]; });
-      if (at < count && changes[at].from == site.frames[k]) site.frames[k] = changes[at].to;
-    }
-  }
-}
-
 void ProfileStore::before_change(Site& site) {
   if (site.peak_epoch == peak_epoch_) return;
   site.peak = site.live;

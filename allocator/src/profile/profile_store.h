@@ -72,11 +72,6 @@ struct StoreTotals {
   u64 started_ns;
 };
 
-struct FrameChange {
-  usize from;
-  usize to;
-};
-
 class ProfileStore {
  public:
   // Notes a sample. Null if memory is out.
@@ -97,11 +92,6 @@ class ProfileStore {
   // Forgets the allocations so far, the peak and the lifetimes, but not what is live.
   void restart_locked(u64 now_ns) FREESTONE_REQUIRES(lock);
 
-  // In all stacks; `changes` is ascending by `from`. A stack of the same addresses is another site from now on.
-  void replace_frames_locked(const FrameChange* changes, usize count) FREESTONE_REQUIRES(lock);
-
-  // Any thread, without the lock.
-  FREESTONE_NO_ANALYSIS bool has_sites() const { return __atomic_load_n(&site_count_, __ATOMIC_RELAXED) != 0; }
   unsigned site_count() const FREESTONE_REQUIRES(lock) { return site_count_; }
   const Site& site(unsigned index) const FREESTONE_REQUIRES(lock) { return *site_at(index); }
   Amount peak_of(const Site& site) const FREESTONE_REQUIRES(lock) {

@@ -67,7 +67,7 @@ void write_heap_v2(const ProfileReport& report, Output& out) {
     out << '@';
     for (unsigned k = 0, depth = report.depth_of(site); k < depth; ++k) {
       // A reader knows addresses only.
-      if (const usize address = address_of_frame(site.frames[k]); address != 0) (out << ' ').hex(address);
+      if (!is_python_frame(site.frames[k])) (out << ' ').hex(site.frames[k]);
     }
     out << '\n';
     rows(site.live_samples, site.live_sample_bytes, site.samples, site.sample_bytes);

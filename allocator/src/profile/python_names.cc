@@ -51,40 +51,13 @@ static usize frame_of(unsigned function, usize instruction) {
          1;
 }
 
-// The slot of the function that is_same says, or the free one for it.
-template <typename IsSame>
-static u32& slot_of(u64 hash, IsSame is_same) FREESTONE_REQUIRES(profile_store.lock) {
-  auto slot = static_cast<u32>(hash) & (kSlots - 1);
-  while (slots[slot] != 0 && !is_same(functions[slots[slot] - 1])) slot = (slot + 1) & (kSlots - 1);
-  return slots[slot];
-}
-
-usize closed_frame_locked(usize start, usize place, const char* name, const char* file) {
-  if (!has_room_locked()) return 0;
-  u64 hash = 0;
-  for (const char* c = name; *c != '\0'; ++c) hash = mix_bits(hash ^ static_cast<u8>(*c));
-  u32& slot = slot_of(hash, [&](const PythonFunction& known) {
-    return known.lines == nullptr && std::strcmp(known.name, name) == 0 && std::strcmp(known.file, file) == 0;
-  });
-  if (slot == 0) {
-    const usize name_bytes = std::strlen(name) + 1;
-    const usize file_bytes = std::strlen(file) + 1;
-    const usize bytes = name_bytes + file_bytes;
-    auto* copy = static_cast<char*>(count < kFunctionsMax ? profile_store.scratch_locked(bytes) : nullptr);
-    if (copy == nullptr) return 0;
-    functions[count] = {start, {}, copy, copy + name_bytes, nullptr, 0};
-    std::memcpy(copy, name, name_bytes);
-    std::memcpy(copy + name_bytes, file, file_bytes);
-    slot = ++count;
-  }
-  return frame_of(slot - 1, place - start);
-}
-
 usize python_frame_locked(const PythonCall& call) {
   if (!has_room_locked()) return 0;
   const PythonCode named = python_code(call.code);
-  u32& slot = slot_of(mix_bits(call.code ^ named.first_line),
-                      [&](const PythonFunction& known) { return known.code == call.code && known.named == named; });
+  auto at = static_cast<u32>(mix_bits(call.code ^ named.first_line)) & (kSlots - 1);
+  const auto is_same = [&](const PythonFunction& known) { return known.code == call.code && known.named == named; };
+  while (slots[at] != 0 && !is_same(functions[slots[at] - 1])) at = (at + 1) & (kSlots - 1);
+  u32& slot = slots[at];
   if (slot == 0) {
     if (count == kFunctionsMax) return 0;
     usize bytes;
@@ -103,15 +76,8 @@ unsigned python_function_count() { return count; }
 const PythonFunction& python_function(unsigned index) { return functions[index]; }
 unsigned python_function_of(usize place) { return static_cast<unsigned>((place & ~kPythonFrame) >> kInstructionBits); }
 
-usize address_of_frame(usize frame) {
-  if (!is_python_frame(frame)) return frame;
-  const PythonFunction& function = functions[python_function_of(frame - 1)];
-  return function.lines != nullptr ? 0 : function.code + (frame & ((usize{1} << kInstructionBits) - 1));
-}
-
 u32 python_line_of(usize place) {
   const PythonFunction& function = functions[python_function_of(place)];
-  if (function.lines == nullptr) return 0;
   return python_line(function.lines, function.line_bytes, function.named.first_line,
                      static_cast<u32>(place & ((usize{1} << kInstructionBits) - 1)));
 }

@@ -4,6 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/digits.h"
+#include "base/places.h"
 #include "platform/file.h"
 #include "platform/os.h"
 

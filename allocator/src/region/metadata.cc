@@ -6,6 +6,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/places.h"
 #include "platform/os.h"
 #include "region/account.h"
 #include "region/region.h"

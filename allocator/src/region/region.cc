@@ -6,6 +6,7 @@
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "base/places.h"
 #include "config/heuristics.h"
 #include "config/options.h"
 #include "platform/file.h"

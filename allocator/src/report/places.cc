@@ -2,6 +2,7 @@
 // (lab/freestone_lab/heap/in_place.py), also while this one is idle. It lies among what the loader seals. A change of
 // the order, or of what these places hold, changes the exported name.
 
+#include "base/places.h"
 #include "cache/counting.h"
 #include "cache/registry.h"
 #include "config/options.h"

@@ -2,6 +2,7 @@
 
 #include "slab/class_run.h"
 
+#include "base/places.h"
 #include "platform/message.h"
 #include "span/free_memory.h"
 #include "span/purge.h"

@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "base/places.h"
 #include "platform/os.h"
 #include "region/account.h"
 #include "region/region.h"

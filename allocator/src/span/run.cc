@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/places.h"
 #include "config/heuristics.h"
 #include "span/free_memory.h"
 #include "span/purge.h"

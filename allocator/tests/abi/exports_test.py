@@ -29,7 +29,7 @@ COMPILER_NAMES = [f"__alloc_token_{name}" for name in [*TOKEN_NAMES, *NEWS, *SIZ
 COMPILER_NAMES += [*SIZED_NEWS, *(name for name in NEWS if name.endswith("__hot_cold_t"))]
 
 # How libraries register fork handlers (libc's pthread_atfork calls it), and how they are loaded.
-LIBC_NAMES = ["__register_atfork", "dlopen", "dlmopen", "dlclose"]
+LIBC_NAMES = ["__register_atfork", "dlopen", "dlmopen"]
 
 # What the hardened library checks of libc's memory functions (FREESTONE_CHECK_LIBC).
 MEMORY_NAMES = ["memcpy", "memmove", "mempcpy", "memset", "strcpy", "stpcpy", "strncpy", "stpncpy", "strcat", "strncat"]

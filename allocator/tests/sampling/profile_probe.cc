@@ -256,37 +256,11 @@ int use_call(const Call& call, char** arguments) {
   return all ? 0 : 1;
 }
 
-}  // namespace
-
-// plugins ONE TWO HOW: opens two plug-ins in turns, lets each allocate and closes it. `gone`: their files are removed
-// while they are open; `twice`: each is opened twice and closed once, so that it stays.
-PLACE void from_plugin() { static_cast<volatile char*>(opaque(malloc(200)))[0] = 1; }
-
-namespace {
-
-int use_plugin(const char* file, const char* function, int count, const char* how) {
-  void* plugin = dlopen(file, RTLD_NOW);
-  if (plugin == nullptr) return fprintf(stderr, "%s\n", dlerror());
-  if (strcmp(how, "twice") == 0) dlopen(file, RTLD_NOW);
-  reinterpret_cast<void (*)(int, void (*)())>(dlsym(plugin, function))(count, from_plugin);
-  if (strcmp(how, "gone") == 0) unlink(file);
-  return dlclose(plugin);
-}
-
-int plugins(char** arguments) {
-  const char* how = arguments[2];
-  const int rounds = strcmp(how, "gone") == 0 ? 1 : 3;
-  int failed = 0;
-  for (int round = 0; round < rounds && failed == 0; ++round)
-    failed = use_plugin(arguments[0], "plugin_one", 100, how) | use_plugin(arguments[1], "plugin_two", 50, how);
-  return failed;
-}
-
 struct Act {
   const char* name;
   int (*run)(char** arguments);
 };
-const Act kActs[] = {{"history", history}, {"chains", chains}, {"plugins", plugins}};
+const Act kActs[] = {{"history", history}, {"chains", chains}};
 
 }  // namespace
 

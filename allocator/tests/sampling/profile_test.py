@@ -299,39 +299,5 @@ class Stacks(ProfileTest):
         self.assertEqual(deep[0][-5:], ("deep", "depth_3", "depth_2", "depth_1", "depth_0"))
 
 
-class Closed(ProfileTest):
-    """Functions of libraries that were closed keep their names, and do not take the next one's."""
-
-    def plugins(self) -> list[str]:
-        return [shutil.copy(harness.PROBES / f"closed_plugin_{number}.so", self.folder) for number in ("one", "two")]
-
-    def test_each_keeps_its_own_names_closed_without_files_or_while_they_stay(self) -> None:
-        for how, rounds, conf in (
-            ("closed", 3, ""),
-            ("closed", 3, "prof_unwind:frame_pointer"),
-            ("gone", 1, ""),
-            ("twice", 3, ""),
-        ):
-            found: collections.Counter[tuple[str, ...]] = collections.Counter()
-            for stack, size in self.collapsed("profile_probe", "plugins", *self.plugins(), how, conf=conf).items():
-                end = stack[next((k for k, name in enumerate(stack) if name.startswith("plugin_")), len(stack)) :]
-                found[end] += size
-            for name, count in (("plugin_one", 100), ("plugin_two", 50)):
-                self.assertEqual(found[(name,)], rounds * count * 1000, (how, conf, found))
-                self.assertEqual(found[(name, "from_plugin")], rounds * count * 200, (how, conf, found))
-
-    def test_in_pprof(self) -> None:
-        calls = profiles.read_pprof(self.profile("profile_probe", "plugins", *self.plugins(), "closed")).calls
-        of_plugins = {(name, Path(file).name) for name, file, _ in calls if name.startswith("plugin_")}
-        self.assertEqual(of_plugins, {(f"plugin_{n}", f"closed_plugin_{n}.so") for n in ("one", "two")}, calls)
-
-    def test_by_address_in_heap_v2(self) -> None:
-        path = self.profile("profile_probe", "plugins", *self.plugins(), "closed", conf="prof_format:heap_v2")
-        stacks = profiles.read_heap_v2(path).stacks
-        deep = {stack: numbers for stack, numbers in stacks.items() if numbers[0] in (100, 300)}
-        self.assertTrue(deep, stacks)
-        self.assertTrue(all(len(stack) >= 3 for stack in deep), stacks)
-
-
 if __name__ == "__main__":
     harness.main()
