@@ -124,6 +124,11 @@ struct freestone_callbacks {
 /* EINVAL for an unknown version; EPERM where a sandbox keeps the hardened build from opening its sealed page. */
 int freestone_set_callbacks(const struct freestone_callbacks *callbacks);
 
+/* Calls leaving before pages of freed or moved blocks leave, for who registered them with a device (RDMA): on the
+ * thread that allocates or frees, with no lock but that of a heap object whose memory goes. It may allocate and free.
+ * Null takes it back; a thread may still be in it. EPERM as for freestone_set_callbacks. */
+int freestone_on_pages_leaving(void (*leaving)(void *context, void *address, size_t bytes), void *context);
+
 /* Gives the calling thread's cache back. */
 void freestone_flush_thread(void);
 

@@ -96,6 +96,17 @@ FREESTONE_EXPORT int freestone_set_callbacks(const struct freestone_callbacks* w
   return 0;
 }
 
+FREESTONE_EXPORT int freestone_on_pages_leaving(void (*tell)(void*, void*, size_t), void* context) {
+  LockGuard guard(callbacks_lock);
+  const OpenedSeal seal;
+  if (!seal.is_open()) return EPERM;
+  GivenCallbacks& in_force = sealed_page.callbacks;
+  static unsigned last FREESTONE_GUARDED_BY(callbacks_lock);
+  if (tell != nullptr) in_force.watchers[last ^= 1] = {tell, context};
+  in_force.watcher.store_release(tell != nullptr ? &in_force.watchers[last] : nullptr);
+  return 0;
+}
+
 FREESTONE_EXPORT void freestone_flush_thread() {
   if (mode() == Mode::active && this_thread.cache_offset != 0) flush_all(thread_cache());
 }

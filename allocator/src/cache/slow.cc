@@ -13,6 +13,7 @@
 #include "platform/message.h"
 #include "platform/os.h"
 #include "region/account.h"
+#include "span/mapping.h"
 #include "span/purge.h"
 #include "span/run_store.h"
 
@@ -89,6 +90,7 @@ void tick(Cache* cache) {
   if (cache_count() > 1) with_user(cache, [](SlabUser& user) { drain_transfer(user, false); });
   age_stored_runs();
   decay_spans();
+  unmap_stuck();
   give_back_cold(cache, true);
   if (cache == nullptr) return;
   // Memory beyond the share must go with time, which only slow paths see: without arrays the thread meets one soon.

@@ -39,11 +39,18 @@ struct CodeAddresses {
   const void* late[8];   // platform/late_libc.cc
   const void* fill[13];  // abi/libc_buffers.cc
 };
+// What freestone_on_pages_leaving gave.
+struct PagesWatcher {
+  void (*tell)(void* context, void* address, usize bytes);
+  void* context;
+};
 // What freestone_set_callbacks gave (abi/heap_api.cc), and what of it is in force.
 struct GivenCallbacks {
   alignas(16) char room[192];
   Atomic<const void*> out_of_memory;  // front/reclaim.h
   Atomic<const void*> corruption;
+  PagesWatcher watchers[2];  // one is in force, so that who reads it reads both
+  Atomic<const PagesWatcher*> watcher;  // release and acquire: what it points to; null: none
 };
 
 }  // namespace freestone

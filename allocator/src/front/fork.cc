@@ -54,7 +54,7 @@ FREESTONE_SLOW void after_fork_in_child() {
   handlers_run = true;
   settle_forked_child();
   handlers_run = false;
-  adopt_cache(cache_if_any());
+  adopt_cache(own_cache());
   this_thread.random = 0;  // drawn anew when it is next needed
 }
 
@@ -72,7 +72,7 @@ void repair() {
   repair_mappings_in_child();
   recount_account();
   reset_start_in_child();
-  repair_caches_in_child(cache_if_any());
+  repair_caches_in_child(own_cache());
   for (unsigned i = kHookCount; i-- > 0;) kHooks[i]->in_child();
 }
 

@@ -47,6 +47,9 @@ Placed place_in_region(usize bytes, usize alignment) {
   return placed;
 }
 
+// A thread that keeps its pages could not unmap the block.
+bool may_map(usize bytes) { return !os::keeps_pages() || bytes > kGrownRunBytesMax; }
+
 Placed place_in_mapping(usize bytes, usize alignment) { return {map_block(bytes, alignment), true}; }
 
 }  // namespace
@@ -54,7 +57,7 @@ Placed place_in_mapping(usize bytes, usize alignment) { return {map_block(bytes,
 void* allocate_large(usize bytes, usize alignment, bool* zeroed) {
   // Either source may fail: the window can be full, the mappings at their limit. A size that no run can have gets only
   // the one call.
-  const bool map_first = bytes > options.map_bytes;
+  const bool map_first = may_map(bytes) && bytes > options.map_bytes;
   Placed placed = map_first ? place_in_mapping(bytes, alignment) : place_in_region(bytes, alignment);
   if (placed.block == nullptr && !map_first) placed = place_in_mapping(bytes, alignment);
   if (placed.block == nullptr && map_first && bytes <= kGrownRunBytesMax) placed = place_in_region(bytes, alignment);
@@ -104,7 +107,7 @@ void* resize_large(void* block, usize old_bytes, usize bytes, bool is_mapping) {
     return moved != nullptr ? moved : remap_block(block, bytes);
   }
   if (bytes <= kRunBytesMax && resize_run(unit_of(block), bytes_to_units(bytes))) return block;
-  if (kMitigations.guards || old_bytes < kSharedRunBytesMax || bytes <= old_bytes) return nullptr;
+  if (kMitigations.guards || old_bytes < kSharedRunBytesMax || bytes <= old_bytes || !may_map(bytes)) return nullptr;
   void* const mapping = map_block(with_headroom(bytes), 1);
   if (mapping != nullptr) move_run(unit_of(block), mapping);
   return mapping;
@@ -112,7 +115,7 @@ void* resize_large(void* block, usize old_bytes, usize bytes, bool is_mapping) {
 
 void* place_for_growth(usize old_bytes, usize bytes) {
   // A long run moves to a mapping, where growing is the kernel's work.
-  if (old_bytes >= kSharedRunBytesMax && bytes > old_bytes) {
+  if (old_bytes >= kSharedRunBytesMax && bytes > old_bytes && may_map(bytes)) {
     if (void* block = map_block(with_headroom(bytes), 1); block != nullptr) {
       sample_resized(block, bytes);
       return block;

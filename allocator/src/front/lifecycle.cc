@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "base/check.h"
 #include "cache/lifetime.h"
 #include "config/options.h"
 #include "front/fork.h"
@@ -18,6 +19,7 @@
 #include "front/replaced_operators.h"
 #include "front/sampled.h"
 #include "platform/child.h"
+#include "platform/leaving.h"
 #include "platform/message.h"
 #include "platform/os.h"
 #include "platform/seal.h"
@@ -221,6 +223,25 @@ bool leave_to(const char* copy) {
   return true;
 }
 
+// LEAVING-2. At every instruction one of the two offsets is that of the cache, for a fork in a signal's handler.
+void put_cache_aside() {
+  ThreadState& thread = this_thread;
+  FREESTONE_CHECK("LEAVING-2", !os::keeping.watches && !span_lock.is_mine());
+  os::keeping.watches = true;
+  thread.came_back = false;
+  thread.aside_offset = thread.cache_offset;
+  order_stores();
+  thread.cache_offset = 0;
+}
+bool take_cache_back() {
+  ThreadState& thread = this_thread;
+  thread.cache_offset = thread.aside_offset;
+  order_stores();
+  thread.aside_offset = 0;
+  os::keeping.watches = false;
+  return thread.came_back;
+}
+
 __attribute__((constructor(101))) void on_load() {
   if (ensure_started() != Mode::active) return;
   watch_forks();
@@ -229,6 +250,8 @@ __attribute__((constructor(101))) void on_load() {
 }
 
 }  // namespace
+
+constinit const WatchHooks watch_hooks = {put_cache_aside, take_cache_back};
 
 void reset_start_in_child() { start_lock.reset_in_child(); }
 
@@ -239,7 +262,8 @@ Mode ensure_started() {
 
 Cache* make_cache() {
   if (ensure_started() != Mode::active) return nullptr;
-  if (this_thread.no_more) return nullptr;
+  if (os::keeping.watches) this_thread.came_back = true;
+  if (os::keeping.watches || this_thread.no_more) return nullptr;
   this_thread.no_more = true;  // a signal handler that allocates would take the new cache for a dead thread's
   order_stores();
   Cache* cache = create_cache();

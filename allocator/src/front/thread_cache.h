@@ -6,6 +6,7 @@
 
 #include "cache/cache.h"
 #include "config/heuristics.h"
+#include "platform/leaving.h"
 
 namespace freestone {
 
@@ -14,6 +15,8 @@ struct ThreadState {
   bool no_more = false;    // the thread's destructor ran, or its cache is being made: no new cache
   u8 frees = 0;            // without a cache, up to kFreesAlone
   u16 arena = 0;           // that the thread named by mallctl
+  bool came_back = false;  // LEAVING-2: from a watcher
+  usize aside_offset = 0;  // of the cache, while it is put aside
   u64 random = 0;          // of the mitigations, while the thread has no cache
 };
 
@@ -31,6 +34,12 @@ FREESTONE_INLINE Cache& thread_cache() {
 inline bool has_cache() { return this_thread.cache_offset != 0; }
 inline Cache* cache_if_any() { return FREESTONE_LIKELY(has_cache()) ? &thread_cache() : nullptr; }
 
+// Also while it is put aside.
+inline Cache* own_cache() {
+  const usize offset = has_cache() ? this_thread.cache_offset : this_thread.aside_offset;
+  return offset != 0 ? reinterpret_cast<Cache*>(address_of(&no_cache) + offset) : nullptr;
+}
+
 // The calling thread's cache, made if need be; null if the thread has ended or memory is out.
 Cache* make_cache();
 inline Cache* ensure_cache() { return FREESTONE_LIKELY(has_cache()) ? &thread_cache() : make_cache(); }
@@ -38,7 +47,7 @@ inline Cache* ensure_cache() { return FREESTONE_LIKELY(has_cache()) ? &thread_ca
 // after the destructors, and a cache made then would stay for ever.
 inline Cache* cache_for_free() {
   if (FREESTONE_LIKELY(has_cache())) return &thread_cache();
-  if (this_thread.frees == kFreesAlone) return make_cache();
+  if (this_thread.frees == kFreesAlone || os::keeping.watches) return make_cache();
   ++this_thread.frees;
   return nullptr;
 }

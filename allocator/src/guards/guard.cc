@@ -11,7 +11,7 @@
 #include "front/sampled.h"
 #include "platform/message.h"
 #include "platform/mutex.h"
-#include "platform/os.h"
+#include "platform/leaving.h"
 #include "profile/profile.h"
 #include "profile/profile_report.h"
 
@@ -72,7 +72,9 @@ void take_stack(Stack& stack) {
 // Whether the range faults from here on and has no memory.
 bool forbid(Slot& slot, usize start, usize end, bool takes_memory = false) {
   if (start == end) return true;
+  if (os::keeps_pages()) return false;
   void* const pages = reinterpret_cast<void*>(start);
+  os::announce_guard(pages, end - start);
   bool closed = !os::guard_install(pages, end - start);
   if (!closed) {
     const bool is_empty = takes_memory && !os::purge(pages, end - start);
@@ -262,9 +264,9 @@ void* guard_allocate(usize bytes, usize alignment) {
   // checks those.
   const usize taken = round_up(max_of<usize>(bytes, 1), max_of<usize>(alignment, 16));
   const UnitIndex first = take_sampled_units(bytes, units, 1, right ? page + accessible - taken : page);
-  LockGuard guard(guard_lock);
-  Slot& slot = slot_at_index(index);
+  Slot& slot = slot_at_index(index);  // nobody else's until the record names it
   if (first == kNoUnit) {
+    LockGuard guard(guard_lock);
     put_empty_locked(index);
     --live_slots;
     return nullptr;
@@ -312,11 +314,13 @@ void guard_check_free(void* block, UnitIndex first) {
 void guard_deallocate(UnitIndex first) {
   Slot& slot = *slot_of(first);
   SampledRecord(first).block().store_relaxed(0);
+  // Without the lock (LEAVING-2): until it is in the queue the slot is this thread's.
+  const bool waits = forbid(slot, slot.pages_start, slot.pages_end, true) || !allow(span_start(slot), span_end(slot));
   {
     LockGuard guard(guard_lock);
     --live_slots;
     const auto index = static_cast<u32>(SampledRecord(first).guard().load_relaxed() - 1);
-    if (forbid(slot, slot.pages_start, slot.pages_end, true) || !allow(span_start(slot), span_end(slot))) {
+    if (waits) {
       slot.next = kNone;
       (newest_freed == kNone ? oldest_freed : slot_at_index(newest_freed).next) = index;
       newest_freed = index;

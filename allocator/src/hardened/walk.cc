@@ -175,7 +175,7 @@ void check_next_part() { check_heap(kTrimCheckBytes, false); }
 // Runs after the program's own handlers, which still free.
 __attribute__((destructor(101))) static void on_exit() {
   if constexpr (!kChecksEveryCall) return;
-  if (mode() != Mode::active || is_struck_at_work(cache_if_any())) return;
+  if (mode() != Mode::active || is_struck_at_work(own_cache())) return;
   check_heap(options.exit_check_bytes, true);
 }
 

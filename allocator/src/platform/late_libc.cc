@@ -112,6 +112,7 @@ void* address_in(const Exports& object, const ElfW(Sym)& symbol) {
 
 struct Search {
   const char* name;
+  bool in_libc = false;    // and nowhere else
   void* before = nullptr;  // in the nearest object in front of this library
   void* behind = nullptr;  // in the nearest one behind it
   const char* ahead = nullptr;  // the file of the first one
@@ -125,6 +126,7 @@ FREESTONE_AT_START int look(dl_phdr_info* info, usize, void* data) {
     return 0;
   }
   const Exports object(*info);
+  if (search.in_libc && object.find("gnu_get_libc_version") == nullptr) return 0;
   const ElfW(Sym)* const symbol = object.find(search.name);
   if (symbol == nullptr) return 0;
   (search.passed_own ? search.behind : search.before) = address_in(object, *symbol);
@@ -134,8 +136,8 @@ FREESTONE_AT_START int look(dl_phdr_info* info, usize, void* data) {
 
 // The definition that is nearest behind this library; a library that is loaded late lies behind libc and takes the
 // nearest in front of it.
-FREESTONE_AT_START void* find_next(const char* name) {
-  Search search{name};
+FREESTONE_AT_START void* find_next(const char* name, bool in_libc = false) {
+  Search search{name, in_libc};
   dl_iterate_phdr(look, &search);
   return search.behind != nullptr ? search.behind : search.before;
 }
@@ -207,6 +209,8 @@ const char* freestone::os::object_ahead(const char* name, bool also_behind) {
   dl_iterate_phdr(look, &search);
   return !also_behind || search.behind != nullptr ? search.ahead : nullptr;
 }
+
+void* freestone::os::function_of_libc(const char* name) { return find_next(name, true); }
 
 bool freestone::os::is_entry_of_program(const char* name, const void* address) {
   struct Entry {

@@ -141,7 +141,6 @@ Failure commit(void* address, usize bytes) { return protect(address, bytes, PROT
 Failure protect_read_only(void* address, usize bytes) { return protect(address, bytes, PROT_READ); }
 Failure protect_none(void* address, usize bytes) { return protect(address, bytes, PROT_NONE); }
 Failure unmap(void* address, usize bytes) { return failure_of(invoke(SYS_munmap, address_of(address), bytes)); }
-Failure purge(void* address, usize bytes) { return advise(address, bytes, MADV_DONTNEED); }
 Failure wipe_on_fork(void* address, usize bytes) { return advise(address, bytes, MADV_WIPEONFORK); }
 Failure populate(void* address, usize bytes) { return advise_lately(address, bytes, kAdvisePopulateWrite); }
 Failure guard_install(void* address, usize bytes) {

@@ -1,5 +1,5 @@
 // Room 4, platform: raw system calls, because interposed or sanitised libc wrappers must not see the allocator's own
-// mappings, and because errno belongs to the program.
+// mappings, and because errno belongs to the program. Pages of blocks leave by the calls of leaving.h.
 //
 // Contract: any thread may call every function at any time, even before libc is initialised and inside fork handlers.
 // None allocates, none touches errno.
@@ -42,8 +42,6 @@ Failure protect_read_only(void* address, usize bytes);
 Failure protect_none(void* address, usize bytes);
 // Gives addresses back. On failure (mapping limit) the range stays mapped.
 Failure unmap(void* address, usize bytes);
-// Gives the memory back and keeps the range: the next read sees zeros. After a failure nothing is known to be zero.
-Failure purge(void* address, usize bytes);
 // Makes the child of a fork find zeros there. Fails on kernels before 4.14.
 Failure wipe_on_fork(void* address, usize bytes);
 // Makes the memory exist at once, as touching every page would. A failure does no harm.
@@ -94,6 +92,8 @@ bool is_emulated();
 // there is none, or, if `also_behind`, if none behind this library defines it. Only the shared library for glibc has it
 // (late_libc.cc); elsewhere its address is null.
 FREESTONE_HIDDEN const char* object_ahead(const char* name, bool also_behind = false) __attribute__((weak));
+// libc's own function, whoever stands in for it. Weak, as above.
+FREESTONE_HIDDEN void* function_of_libc(const char* name) __attribute__((weak));
 // Whether this address, by which everybody knows a function, is only where a program of fixed place calls it. Weak, as
 // above.
 FREESTONE_HIDDEN bool is_entry_of_program(const char* name, const void* address) __attribute__((weak));

@@ -6,7 +6,7 @@
 #include "base/digits.h"
 #include "base/places.h"
 #include "platform/file.h"
-#include "platform/os.h"
+#include "platform/leaving.h"
 
 namespace freestone {
 
@@ -71,6 +71,9 @@ void forget_range() {
 
 bool protect(void* start, usize bytes) { return !os::purge(start, bytes) && !os::protect_none(start, bytes); }
 
+// Only a fresh group has nothing that could leave.
+bool may_close(GuardOf what) { return what == GuardOf::group || !os::keeps_pages(); }
+
 }  // namespace
 
 void find_guard_budget() {
@@ -82,8 +85,10 @@ void find_guard_budget() {
 }
 
 bool close_units(UnitIndex first, usize units, GuardOf what) {
+  if (!may_close(what)) return false;
   void* const start = unit_address(first);
   if (guarding() == Guarding::advice) {
+    if (what != GuardOf::group) os::announce_guard(start, units_to_bytes(units));
     if (os::guard_install(start, units_to_bytes(units))) return false;
     set_tags(first, units, kTagGuard);
     return true;
@@ -106,7 +111,11 @@ bool open_units(UnitIndex first, usize units) {
 }
 
 bool close_range(void* start, usize bytes) {
-  if (guarding() == Guarding::advice) return !os::guard_install(start, bytes);
+  if (!may_close(GuardOf::range)) return false;
+  if (guarding() == Guarding::advice) {
+    os::announce_guard(start, bytes);
+    return !os::guard_install(start, bytes);
+  }
   if (!take_mappings_of_range()) return false;
   if (protect(start, bytes)) return true;
   forget_range();

@@ -3,7 +3,7 @@
 #include "region/traffic.h"
 
 #include "config/heuristics.h"
-#include "platform/os.h"
+#include "platform/leaving.h"
 
 namespace freestone {
 
@@ -19,6 +19,7 @@ Atomic<u64> refused_ms;  // when the last of kRefusalsMax came
 }  // namespace
 
 bool purges_pause() {
+  if (os::keeps_pages()) return true;
   if (FREESTONE_LIKELY(refusals.load_relaxed() < kRefusalsMax)) return false;
   if (os::coarse_milliseconds() - refused_ms.load_relaxed() < kRefusedMs) return true;
   end_purge_pause();

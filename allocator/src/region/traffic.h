@@ -50,7 +50,8 @@ inline void note_came(Came how, usize bytes) {
 // page is locked, or if a page reaches beyond the range, as pages larger than a unit may.
 bool purge_range(void* start, usize bytes, WentBack why);
 
-// Whether the kernel refused kRefusalsMax times in a row, less than kRefusedMs ago: then purge_range refuses by itself.
+// Whether the kernel refused kRefusalsMax times in a row, less than kRefusedMs ago, or the thread keeps its pages: then
+// purge_range refuses by itself.
 bool purges_pause();
 // Called where memory must go back now: the kernel is asked again.
 void end_purge_pause();

@@ -302,6 +302,7 @@ static u64 pages_in_holes(const Ground& ground, usize page) {
 }
 
 usize purge_ground(UnitIndex unit, WentBack why) {
+  if (purges_pause()) return 0;
   const usize page = os::page_bytes();
   u64 pages = 0;
   {

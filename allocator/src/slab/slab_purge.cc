@@ -177,6 +177,7 @@ SlabUse slab_use(SizeClass size_class) {
 }
 
 bool purge_cold_pages(SlabUser& user, bool due) {
+  if (leaves_surplus()) return false;
   const u64 came = came_bytes();
   if (!due && came - looked_at.load_relaxed() < kPurgeBytesPerCall) return false;
   if (!looking.try_lock()) return false;

@@ -8,7 +8,7 @@
 #include "base/bits.h"
 #include "base/check.h"
 #include "base/places.h"
-#include "platform/os.h"
+#include "platform/leaving.h"
 #include "region/account.h"
 #include "region/region.h"
 #include "region/traffic.h"
@@ -23,7 +23,8 @@ namespace {
 constexpr usize kUnmapping = 1;
 constexpr usize kMoving = 2;
 constexpr usize kGoings = kUnmapping | kMoving;
-// A freed block that the kernel neither unmapped nor emptied: nobody is at it. It is charged for until a trim succeeds.
+// A freed block that the kernel neither unmapped nor emptied, or whose thread keeps its pages: nobody is at it. It is
+// charged for until another try succeeds.
 constexpr usize kStuck = kGoings;
 
 struct Entry {
@@ -232,6 +233,7 @@ void* map_block(usize bytes, usize alignment) {
   const usize page = os::page_bytes(), wanted = round_up(bytes, page);
   usize slack = alignment > page ? alignment : 0;
   if (bytes > PTRDIFF_MAX || slack > PTRDIFF_MAX - wanted) return nullptr;
+  unmap_stuck();
   bool refused = false;
   const auto apart = [&](usize all) { return map_apart(all, alignment, refused); };
   void* start = kMitigations.guards ? map_charged(wanted, apart) : nullptr;
@@ -282,6 +284,14 @@ void set_mapped_request(const void* block, u64 request) {
 
 namespace {
 
+// Of a mapping that waits in the table until somebody can unmap it.
+void wait_stuck(Entry& entry) FREESTONE_REQUIRES(mapping_lock) {
+  entry.going = kStuck;
+  ++going;
+  ++stuck;
+  stuck_bytes += entry.bytes;
+}
+
 // Of a mapping that is no longer in the table.
 void stay_stuck(Entry entry) {
   LockGuard guard(mapping_lock);
@@ -289,17 +299,14 @@ void stay_stuck(Entry entry) {
     lost_bytes += entry.bytes;
     return note_in_force(entry.bytes);
   }
-  entry.going = kStuck;
+  wait_stuck(entry);
   put(entry);
-  ++going;
-  ++stuck;
-  stuck_bytes += entry.bytes;
 }
 
 // False: the kernel neither empties nor unmaps it.
 bool unmap_removed(const Entry& removed, bool is_empty) {
   // At the mapping limit munmap can fail; the memory at least went back, unless it is locked.
-  if (os::unmap(reinterpret_cast<void*>(removed.start), removed.bytes) && !is_empty) {
+  if (os::unmap_block(reinterpret_cast<void*>(removed.start), removed.bytes) && !is_empty) {
     stay_stuck(removed);
     return false;
   }
@@ -325,6 +332,7 @@ bool take_stuck(usize& from, Entry& taken) {
 }  // namespace
 
 usize unmap_stuck() {
+  if (os::keeps_pages()) return 0;
   usize given = 0;
   Entry entry;
   for (usize from = 0; take_stuck(from, entry);) {
@@ -341,6 +349,7 @@ bool unmap_block(void* block) {
     LockGuard guard(mapping_lock);
     Entry* entry = find(address_of(block));
     if (entry == nullptr) return false;
+    if (os::keeps_pages()) return wait_stuck(*entry), true;
     begin_going(*entry, kUnmapping);
     removed = *entry;
   }
@@ -357,7 +366,7 @@ bool unmap_block(void* block) {
 
 void* remap_block(void* block, usize bytes) {
   const usize wanted = round_up(bytes, os::page_bytes());
-  if (bytes > PTRDIFF_MAX - os::page_bytes() || block == nullptr) return nullptr;
+  if (bytes > PTRDIFF_MAX - os::page_bytes() || block == nullptr || os::keeps_pages()) return nullptr;
   Entry entry;
   usize moves;
   {
@@ -374,7 +383,7 @@ void* remap_block(void* block, usize bytes) {
       note_out_of_force(entry.bytes - wanted);
     }
   }
-  void* const moved = os::remap(block, entry.bytes, wanted);
+  void* const moved = os::remap_block(block, entry.bytes, wanted);
   const Entry now = moved == nullptr ? entry : Entry{address_of(moved), address_of(moved), wanted, entry.request};
   LockGuard guard(mapping_lock);
   erase(*find(entry.block, moves));

@@ -19,7 +19,7 @@ u64 mapped_request(const void* block);
 void set_mapped_request(const void* block, u64 request);
 // False when the address is not the start of a mapped block.
 bool unmap_block(void* block);
-// Tries again to unmap freed blocks that the kernel kept. Returns what went back.
+// Tries again to unmap freed blocks that the kernel or a thread kept. Returns what went back.
 usize unmap_stuck();
 // Changes the size, moving the pages rather than copying when the place is too small. Null on refusal; the block then
 // stays as it was.

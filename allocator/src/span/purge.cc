@@ -167,7 +167,9 @@ void note_taken(UnitIndex first, usize units) { note_came_units(first, units, un
 
 Surplus surplus_after_return(usize units) { return {min_of(surplus(), 4 * units + kPurgeStep)}; }
 
-void purge_units(Surplus surplus) { purge_up_to(surplus.units, WentBack::surplus); }
+void purge_units(Surplus surplus) {
+  if (!leaves_surplus()) purge_up_to(surplus.units, WentBack::surplus);
+}
 
 void expect_units_clear(UnitIndex first, usize units) {
   if constexpr (!kMitigations.zero_on_free) return;
@@ -227,7 +229,7 @@ bool tick_is_due() {
     if (before != 0 && now > before)
       worked_ms.add_relaxed(purge_budget.pass(now - before, idle_ms(), options.give_back_percent));
   }
-  return now - last_tick_ms.load_relaxed() >= tick_ms();
+  return now - last_tick_ms.load_relaxed() >= tick_ms() && !leaves_surplus();
 }
 
 void decay_spans() {

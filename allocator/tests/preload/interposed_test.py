@@ -92,6 +92,26 @@ class Replaced(unittest.TestCase):
         self.assertEqual((done.status, done.out, done.err), (0, "done\n", ""))
 
 
+class Leaving(unittest.TestCase):
+    """LEAVING-1: whoever watches by libc's functions, or by ours, sees each page of a block before it leaves."""
+
+    def test_by_name_by_changed_code_and_by_the_callback_which_may_allocate(self) -> None:
+        harness.require_freestone("a promise of libfreestone")
+        for probe, how, came_back in (
+            ("leaving_names_probe", ["names"], ""),
+            ("leaving_probe", ["code"], ""),
+            ("leaving_probe", ["callback"], ""),
+            ("leaving_probe", ["callback", "comes back"], ", came back"),
+        ):
+            done = run([PROBES / probe, *how])
+            self.assertEqual((done.status, done.out), (0, f"gone, 0 unseen{came_back}\n"), how)
+
+    def test_a_name_that_comes_back_under_its_lock_is_asked_no_more(self) -> None:
+        harness.require_freestone("a promise of libfreestone")
+        done = run([PROBES / "leaving_names_probe", "names", "comes back"])
+        self.assertRegex(f"{done.status} {done.out}", r"^0 gone, \d+ unseen, came back\n$")
+
+
 class Faketime(unittest.TestCase):
     """libfaketime's clock_gettime allocates at its first call."""
 

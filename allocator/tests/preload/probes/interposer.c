@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -104,6 +105,11 @@ char* strchr(const char* text, int letter) {
     if (*at == (char)letter) return (char*)at;
     if (*at == '\0') return NULL;
   }
+}
+
+int madvise(void* address, size_t bytes, int advice) {
+  work();
+  return (int)syscall(SYS_madvise, address, bytes, advice);
 }
 
 int pthread_key_create(pthread_key_t* key, void (*destroy)(void*)) {

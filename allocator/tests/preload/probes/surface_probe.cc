@@ -250,6 +250,7 @@ void own_functions(FILE* nowhere) {
   OURS(freestone_get_limits)(&limits);
   OURS(freestone_set_limits)(&limits);
   OURS(freestone_set_callbacks)(nullptr);
+  OURS(freestone_on_pages_leaving)(nullptr, nullptr);
   OURS(freestone_flush_thread)();
   OURS(freestone_walk)(ignore_block, nullptr);
   OURS(freestone_validate)(&damage);

@@ -1,0 +1,43 @@
+// Room 4, platform: the calls by which pages of blocks leave, and who watches them: caches of registrations (RDMA),
+// monitors, the program.
+//
+// LEAVING-1  What the program set by freestone_on_pages_leaving, and what stands in for libc's madvise, munmap and
+//            mremap, by name or by changed code, sees each range before it leaves. Where nobody watches, the library
+//            makes the system call itself.
+// LEAVING-2  A watcher may allocate and free: no lock is held that another thread waits for, but a heap object's; the
+//            thread's cache, which the caller may be changing, is put aside (front/lifecycle.cc); nothing leaves by
+//            what the watcher frees. Who stands in by name and came back is asked no more, since it may hold a lock.
+#pragma once
+
+#include "platform/os.h"
+
+namespace freestone {
+
+// The front's. `end` says whether the watcher came back.
+struct WatchHooks {
+  void (*begin)();
+  bool (*end)();
+};
+extern FREESTONE_HIDDEN const WatchHooks watch_hooks;
+
+namespace os {
+
+// Gives the memory back and keeps the range: the next read sees zeros. After a failure nothing is known to be zero.
+Failure purge(void* address, usize bytes);
+// As unmap and remap, of a block.
+Failure unmap_block(void* address, usize bytes);
+void* remap_block(void* address, usize old_bytes, usize new_bytes);
+// Before guard_install, which takes memory too, and which no watcher knows: purges if somebody watches.
+void announce_guard(void* address, usize bytes);
+
+// Of the calling thread.
+struct Keeping {
+  bool watches = false;  // it is inside a watcher
+};
+extern FREESTONE_HIDDEN FREESTONE_THREAD_LOCAL Keeping keeping;
+// Whether it may not give memory back: it leaves that to others, or does without. Slow paths ask.
+inline bool keeps_pages() { return keeping.watches; }
+
+}  // namespace os
+
+}  // namespace freestone
