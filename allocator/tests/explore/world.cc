@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include "platform/leaving.h"
 #include "platform/message.h"
 #include "region/metadata.h"
 #include "span/purge.h"
@@ -13,6 +14,7 @@ namespace freestone {
 Region region;
 Atomic<u64> worked_ms;
 const FailureWitness failure_witness = nullptr;
+const WatchHooks watch_hooks = {[] {}, [] { return false; }};  // nobody watches pages leave
 
 Span take_span(usize, usize) { return {}; }
 UnitIndex take_stored_run(unsigned, usize, usize) { return kNoUnit; }
