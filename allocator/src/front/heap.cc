@@ -224,8 +224,7 @@ FREESTONE_APART void* move(void* block, usize old_bytes, usize bytes) {
   return move_to([bytes] { return allocate(bytes); }, block, old_bytes, bytes);
 }
 
-// Reallocs of each kind of block. It stays in place while at least half of it stays in use.
-bool stays_in(usize block_bytes, usize bytes) { return bytes <= block_bytes && bytes >= block_bytes / 2; }
+// Reallocs of each kind of block.
 
 void* reallocate_slab_block(SizeClass size_class, void* block, usize bytes) {
   const SlabPlace place = place_in_slab(size_class, block);

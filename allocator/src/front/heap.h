@@ -102,17 +102,28 @@ FREESTONE_INLINE void deallocate(void* block) {
   deallocate(block, region.base, [=] { deallocate_outside(block); });
 }
 
+// How much of a block a realloc may leave unused in place: half of a small one.
+constexpr usize unused_most(usize block_bytes) {
+  return block_bytes / (block_bytes > kGranuleTableBytes ? kUnusedDivisor : 2);
+}
+constexpr bool stays_in(usize block_bytes, usize bytes) {
+  return bytes <= block_bytes && block_bytes - bytes <= unused_most(block_bytes);
+}
+
 // Fast build: bytes of a block by tag, for calls that end there (`malloc_usable_size`, a `realloc` in place). 0: the
 // call takes the slow path, which checks the address in the block's slab. It is 0 for a tag that is not a slab class,
 // and for a class until kChecksForTrust calls were checked.
 struct TrustedBytes {
   Atomic<u32> of[kTagCount];
+  Atomic<u32> with_unused[kTagCount];  // the bytes and, above 16 bits, unused_most: one load reads both
   Atomic<u8> checks[kTagCount];  // relaxed, as `of`: one more or less does not matter
 
   void checked(SizeClass size_class) {
     const unsigned seen = checks[size_class].load_relaxed() + 1U;
     if (seen >= kChecksForTrust) {
-      of[size_class].store_relaxed(class_info(size_class).bytes);
+      const u32 bytes = class_info(size_class).bytes;
+      of[size_class].store_relaxed(bytes);
+      with_unused[size_class].store_relaxed(static_cast<u32>(unused_most(bytes)) << 16 | bytes);
     } else {
       checks[size_class].store_relaxed(static_cast<u8>(seen));
     }
@@ -158,15 +169,15 @@ FREESTONE_INLINE void* allocate_zeroed(usize bytes) {
   cache.top[size_class] = top - 1;
   return std::memset(top[-1], 0, bytes);
 }
-// Whether a realloc leaves the block where it is, because at least half of it stays in use. May return false negatives.
+// Whether a realloc leaves the block where it is, because it stays in use (stays_in). May return false negatives.
 // Always false for 0 bytes, for null, for the block on top of the array, and in the hardened build.
 FREESTONE_INLINE bool keeps_place(const void* block, usize bytes) {
   if constexpr (kChecksEveryCall) return false;
   const usize offset = address_of(block) - region.base;
   if (FREESTONE_UNLIKELY(offset >= region.frontier_bytes.load_operand())) return false;
   const usize tag = tag_at(region.base, offset);
-  const usize block_bytes = block_bytes_of(tag);
-  if (block_bytes - bytes >= block_bytes / 2) return false;
+  const u32 with_unused = trusted_bytes.with_unused[tag].load_operand();
+  if (static_cast<u16>(with_unused) - bytes >= with_unused >> 16) return false;
   void* const* const top = thread_cache().top[tag];
   return top == nullptr || FREESTONE_LIKELY(top[-1] != block);  // CACHE-4
 }

@@ -7,6 +7,7 @@
 #include "cache/slow.h"
 #include "config/heuristics.h"
 #include "config/options.h"
+#include "front/heap.h"
 #include "front/sampled.h"
 #include "front/thread_cache.h"
 #include "platform/message.h"
@@ -85,13 +86,10 @@ bool resize_class_run(void* block, SizeClass size_class, usize bytes) {
   const u32 old_units = class_info(size_class).units;
   const u32 new_units = class_info(wanted).units;
   const UnitIndex first = unit_of(block);
+  if (wanted < size_class) return false;  // its units' tail would wait, while the next one that shrinks needs a place
   if (new_units > old_units) {
     if (!extend_guarded_span(first, old_units, new_units - old_units, guards_spans() ? 1 : 0)) return false;
     set_tags(first + old_units, new_units - old_units, kTagInside);
-  } else if (new_units < old_units) {
-    if constexpr (kMitigations.guards) return false;  // hardened/large.cc makes the pages behind fault
-    set_tags(first + new_units, old_units - new_units, kTagNone);
-    return_used_span(first + new_units, old_units - new_units, 0);
   }
   set_class_run(first, static_cast<u8>(wanted));
   note_run_resized(size_class, wanted);
@@ -99,9 +97,13 @@ bool resize_class_run(void* block, SizeClass size_class, usize bytes) {
 }
 
 void* resize_large(void* block, usize old_bytes, usize bytes, bool is_mapping) {
-  if (bytes <= kCachedBytesMax) return nullptr;
+  if (bytes <= kCachedBytesMax) {
+    // What is not copied goes to the kernel before the copy needs memory.
+    if (!is_mapping && old_bytes > kSharedRunBytesMax) resize_run(unit_of(block), bytes_to_units(kCachedBytesMax + 1));
+    return nullptr;
+  }
   if (is_mapping) {
-    if (bytes <= old_bytes && bytes >= old_bytes - old_bytes / 4) return block;
+    if (stays_in(old_bytes, bytes)) return block;
     if (bytes <= kRunBytesMax / 2 && bytes < old_bytes / 2) return nullptr;
     void* moved = bytes > old_bytes ? remap_block(block, with_headroom(bytes)) : nullptr;
     return moved != nullptr ? moved : remap_block(block, bytes);

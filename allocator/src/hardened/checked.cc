@@ -245,7 +245,7 @@ static void resize_in_slab(char* block, usize block_bytes, const Claim& claim, u
 // Gives a live slab block, which was checked as a whole, another size.
 static void* reallocate_in_slab(void* block, usize block_bytes, const Claim& claim, usize bytes) {
   if (!origins_match(claim.origin, Origin::c_call)) misuse("mismatched realloc", block, block_bytes);
-  if (bytes <= block_bytes - kTrailerBytes && bytes + kTrailerBytes > block_bytes / 2) {
+  if (stays_in(block_bytes, bytes + kTrailerBytes)) {
     resize_in_slab(static_cast<char*>(block), block_bytes, claim, bytes);
     return block;
   }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "front/heap.h"
 #include "platform/message.h"
 #include "span/run_store.h"
 #include "span/span_heap.h"
@@ -302,7 +303,7 @@ void* HeapObject::reallocate(void* block, usize bytes, const char* call) {
     LockGuard guard(lock_);
     const Place place = place_of(call, block);
     old_bytes = bytes_at(place);
-    if (bytes <= old_bytes && (bytes >= old_bytes / 2 || old_bytes <= kGranule)) return block;
+    if (stays_in(old_bytes, max_of(bytes, kGranule / 2))) return block;
   }
   void* moved = allocate(bytes, kGranule);
   if (moved == nullptr) return bytes <= old_bytes ? block : nullptr;

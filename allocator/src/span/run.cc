@@ -124,9 +124,11 @@ bool resize_run(UnitIndex first, usize units) {
   } else if (units < old) {
     if constexpr (kMitigations.guards) return false;  // hardened/large.cc makes the pages behind fault
     const auto tail = first + static_cast<UnitIndex>(units);
+    const usize bytes = units_to_bytes(old - units);
+    const bool goes = bytes > kSharedRunBytesMax || may_give_back();
     set_tags(tail, old - units, kTagNone);
     units_out.sub_relaxed(old - units);
-    return_used_span(tail, old - units, 0);
+    return_span(tail, old - units, !goes || !purge_range(unit_address(tail), bytes, WentBack::surplus));
   }
   record_of(first).run_units = static_cast<u32>(units);
   return true;

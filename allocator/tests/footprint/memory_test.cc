@@ -302,6 +302,21 @@ TEST_F(Footprint, GrowthOfAHugeBlockMovesPagesInsteadOfCopying) {
   });
 }
 
+TEST_F(Footprint, ShrunkBlocksKeepAtMostAQuarterMoreThanTheyNeed) {
+  for (const auto& [from, to] : {std::pair<size_t, size_t>{32000, 17000},
+                                 {64 * kKiB, 40000},
+                                 {256 * kKiB, 150000},
+                                 {32 * kMiB, 256 * kKiB},
+                                 {32 * kMiB, 100000}})
+    expect_success([from = from, to = to] {
+      const size_t count = from > kMiB ? 10 : 32 * kMiB / from, before = resident_bytes();
+      for (size_t i = 0; i < count; ++i)
+        if (api().realloc(touched(from), to) == nullptr) return 2;
+      const std::string what = std::to_string(from) + " to " + std::to_string(to);
+      return bounded(what.c_str(), growth_since(before), count * to * 5 / 4 + kMiB);
+    });
+}
+
 TEST_F(Footprint, GrowingBufferCopiesLittle) {
   // 1 MiB to 200 MiB in steps of 1 MiB: by copying, 20 GiB would be touched.
   expect_success([] {
