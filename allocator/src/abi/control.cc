@@ -66,18 +66,12 @@ FREESTONE_EXPORT ABI(int, malloc_trim(size_t keep_bytes)) { return trim_if_up(ke
 
 template <typename Info, typename Convert>
 static Info filled(Convert convert) {
-  Statistics s;
-  collect_statistics(s, ProcessFigures::left_out);
-  usize free_in_slabs = 0;
-  usize cached = 0;
-  for (const ClassStatistics& c : s.classes) {
-    free_in_slabs += c.free_blocks;
-    cached += c.cached_blocks;
-  }
+  HeapFigures s;
+  collect_figures(s, ProcessFigures::left_out);
   Info info = {};
   info.arena = convert(s.heap_bytes());
-  info.ordblks = convert(free_in_slabs);
-  info.smblks = convert(cached);
+  info.ordblks = convert(s.class_free_blocks);
+  info.smblks = convert(s.class_cached_blocks);
   info.hblks = convert(s.mapped_blocks);
   info.hblkhd = convert(s.mapped_bytes);
   info.fsmblks = convert(s.thread_cached_bytes);

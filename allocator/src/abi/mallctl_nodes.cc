@@ -39,7 +39,7 @@ void renew_snapshot() FREESTONE_REQUIRES(snapshot_lock) {
   ++epoch;
 }
 
-Statistics snapshot_now() {
+HeapFigures snapshot_now() {
   LockGuard guard(snapshot_lock);
   if (epoch == 0) renew_snapshot();
   return snapshot;
@@ -54,15 +54,10 @@ int renew_epoch(const MallctlRequest& r) {
   return r.give(epoch);
 }
 
-usize small_bytes(const Statistics& s) {
-  usize bytes = 0;
-  for (SizeClass c = 1; c <= kPlainClasses; ++c) bytes += s.classes[c].live_blocks * s.classes[c].block_bytes;
-  return bytes;
-}
 usize pages(usize bytes) { return bytes / os::page_bytes(); }
 
 // The snapshot of all arenas; of a made arena, its figures now; of arena 0, what the others leave of the snapshot.
-Statistics of_arena(usize number) {
+HeapFigures of_arena(usize number) {
   usize live = 0;
   usize spans = 0;
   for (unsigned k = 1; !is_all(number) && k < arena_count(); ++k) {
@@ -72,7 +67,7 @@ Statistics of_arena(usize number) {
     live += c.live_bytes;
     spans += c.span_bytes;
   }
-  Statistics s = {};
+  HeapFigures s = {};
   if (number != 0 && !is_all(number)) {
     s.live_bytes = live;
     s.slab_free_bytes = spans - min_of(live, spans);
@@ -86,7 +81,7 @@ Statistics of_arena(usize number) {
   return s;
 }
 
-// A member of Statistics, or a function of it.
+// A member of HeapFigures, or a function of it.
 template <auto Value>
 int statistic(const MallctlRequest& r) {
   return r.read_only(std::invoke(Value, snapshot_now()));
@@ -96,10 +91,10 @@ int arena_statistic(const MallctlRequest& r) {
   return is_arena(r.number) ? r.read_only(std::invoke(Value, of_arena(r.number))) : ENOENT;
 }
 
-usize zero(const Statistics&) { return 0; }
-usize active_pages(const Statistics& s) { return pages(active_bytes(s)); }
-usize dirty_pages(const Statistics& s) { return pages(s.dirty_bytes); }
-usize large_live(const Statistics& s) { return s.live_bytes - small_bytes(s); }
+usize zero(const HeapFigures&) { return 0; }
+usize active_pages(const HeapFigures& s) { return pages(active_bytes(s)); }
+usize dirty_pages(const HeapFigures& s) { return pages(s.dirty_bytes); }
+usize large_live(const HeapFigures& s) { return s.live_bytes - s.small_bytes; }
 
 template <auto Value>
 int constant(const MallctlRequest& r) {
@@ -264,9 +259,11 @@ struct BinFigures {
 };
 BinFigures bin_figures(const MallctlRequest& r) {
   if (arena(r.number) != nullptr) return {};
-  const Statistics s = snapshot_now();
+  snapshot_now();
   const auto c = static_cast<SizeClass>(r.second) + kFirstClass;
-  return {s.classes[c].slabs, min_of(s.classes[c].live_blocks, s.classes[c].slabs * class_info(c).blocks)};
+  LockGuard guard(snapshot_lock);
+  const ClassStatistics& k = snapshot.classes[c];
+  return {k.slabs, min_of(k.live_blocks, k.slabs * class_info(c).blocks)};
 }
 template <auto Figure>
 int bin_statistic(const MallctlRequest& r) {
@@ -386,7 +383,7 @@ constexpr MallctlNode kNodes[] = {
     {"stats.arenas.#.resident", arena_statistic<&Statistics::backed_bytes>},
     {"stats.arenas.#.base", arena_statistic<&Statistics::metadata_bytes>},
     {"stats.arenas.#.internal", arena_statistic<zero>},
-    {"stats.arenas.#.small.allocated", arena_statistic<small_bytes>},
+    {"stats.arenas.#.small.allocated", arena_statistic<&Statistics::small_bytes>},
     {"stats.arenas.#.bins.#.curregs", bin_statistic<&BinFigures::blocks>},
     {"stats.arenas.#.bins.#.curslabs", bin_statistic<&BinFigures::slabs>},
     {"stats.arenas.#.large.allocated", arena_statistic<large_live>},

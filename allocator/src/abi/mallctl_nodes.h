@@ -64,7 +64,7 @@ MallctlNodes mallctl_nodes();
 // A template argument must be an object with an address.
 inline constexpr char kMallctlVersion[] = "freestone " FREESTONE_VERSION;
 // jemalloc's active: whole pages in use by live and cached blocks. A page may be larger than a unit.
-inline usize active_bytes(const Statistics& s) {
+inline usize active_bytes(const HeapFigures& s) {
   return round_up(s.heap_bytes() - s.dirty_bytes + s.mapped_bytes, os::page_bytes());
 }
 

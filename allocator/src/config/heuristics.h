@@ -47,7 +47,7 @@ inline constexpr u32 kCloseLooks = 5 * 1024;
 inline constexpr usize kLookPlaces = 64;
 // Fast build: checked calls for the size of a block of a class until a table answers (TrustedBytes in front/heap.h).
 inline constexpr unsigned kChecksForTrust = 64;
-// A realloc leaves a block above kGranuleTableBytes in place while at most this part of it becomes unused.
+// A realloc leaves a block above 4 KiB in place while at most this part of it becomes unused.
 inline constexpr usize kUnusedDivisor = 5;
 // calloc looks for zero memory from this size on: below, clearing is cheaper than looking.
 inline constexpr usize kKnownZeroFromBytes = 2 * kKiB;

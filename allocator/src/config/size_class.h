@@ -10,7 +10,7 @@
 
 #include "base/bits.h"
 #include "base/units.h"
-#include "config/build_config.h"
+#include "config/heuristics.h"
 #include "policy/policy.h"
 
 namespace freestone {
@@ -64,6 +64,12 @@ constexpr usize class_bytes(SizeClass any_class) {
   const unsigned doubling = (size_class - kFineClasses - 1) / kStepsPerDoubling;
   const usize from = kFineBytesMax << doubling;
   return from + from / kStepsPerDoubling * step;
+}
+
+// How much of a block a realloc may leave unused in place: half of one up to 4 KiB.
+constexpr usize unused_most(usize block_bytes) { return block_bytes / (block_bytes > 4 * kKiB ? kUnusedDivisor : 2); }
+constexpr bool stays_in(usize block_bytes, usize bytes) {
+  return bytes <= block_bytes && block_bytes - bytes <= unused_most(block_bytes);
 }
 
 constexpr bool is_slab_class(SizeClass size_class) { return size_class <= kLastSmallClass; }

@@ -102,14 +102,6 @@ FREESTONE_INLINE void deallocate(void* block) {
   deallocate(block, region.base, [=] { deallocate_outside(block); });
 }
 
-// How much of a block a realloc may leave unused in place: half of a small one.
-constexpr usize unused_most(usize block_bytes) {
-  return block_bytes / (block_bytes > kGranuleTableBytes ? kUnusedDivisor : 2);
-}
-constexpr bool stays_in(usize block_bytes, usize bytes) {
-  return bytes <= block_bytes && block_bytes - bytes <= unused_most(block_bytes);
-}
-
 // Fast build: bytes of a block by tag, for calls that end there (`malloc_usable_size`, a `realloc` in place). 0: the
 // call takes the slow path, which checks the address in the block's slab. It is 0 for a tag that is not a slab class,
 // and for a class until kChecksForTrust calls were checked.

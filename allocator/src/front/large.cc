@@ -7,7 +7,6 @@
 #include "cache/slow.h"
 #include "config/heuristics.h"
 #include "config/options.h"
-#include "front/heap.h"
 #include "front/sampled.h"
 #include "front/thread_cache.h"
 #include "platform/message.h"

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "front/heap.h"
 #include "platform/message.h"
 #include "span/run_store.h"
 #include "span/span_heap.h"

@@ -33,18 +33,18 @@ usize limit_bytes(const Atomic<usize>& limit) {
 
 void add_thread(void* context, const Cache& cache, usize cached_bytes) {
   auto& s = *static_cast<Statistics*>(context);
-  ++s.threads;
   if (s.listed_count == kThreadsListed) return;
   s.listed[s.listed_count++] = {cache.thread_id, static_cast<u32>(cache.capacity_bytes), cached_bytes, cache.refills};
 }
 
 // Counts the blocks of each class. Returns the bytes of slab blocks and class runs that are not free.
-FREESTONE_APART usize count_classes(Statistics& s) {
+FREESTONE_APART usize count_classes(HeapFigures& s, ClassStatistics* classes) {
   usize cached[kClassEnd];
   count_cached(cached);
   usize outside_bytes = 0;
+  ClassStatistics unlisted{};
   for (SizeClass c = 1; c < kClassEnd; ++c) {
-    ClassStatistics& k = s.classes[plain_class(c)];  // of both partitions
+    ClassStatistics& k = classes != nullptr ? classes[plain_class(c)] : unlisted;  // of both partitions
     const usize outside = class_blocks_outside(c);
     const usize cached_blocks = min_of(cached[c], outside);
     k.block_bytes = class_info(c).bytes;
@@ -55,10 +55,13 @@ FREESTONE_APART usize count_classes(Statistics& s) {
       const usize per_slab = class_info(c).blocks;
       k.slabs += use.slabs + (blocks_on_ground(c) + per_slab - 1) / per_slab;
       k.free_blocks += use.free_bytes / k.block_bytes;
+      s.class_free_blocks += use.free_bytes / k.block_bytes;
+      s.small_bytes += (outside - cached_blocks) * k.block_bytes;
       s.unbacked_bytes += use.empty_bytes;
     } else if (guards_spans()) {
       s.unbacked_bytes += outside * kUnitBytes;  // a guard behind each
     }
+    s.class_cached_blocks += cached_blocks;
     s.live_blocks += outside - cached_blocks;
     s.live_bytes += (outside - cached_blocks) * k.block_bytes;
     s.thread_cached_bytes += cached_blocks * k.block_bytes;
@@ -67,12 +70,12 @@ FREESTONE_APART usize count_classes(Statistics& s) {
   return outside_bytes;
 }
 
-void count_traffic(Statistics& s) {
-  usize Statistics::* const back[kWentBackKinds] = {
+void count_traffic(HeapFigures& s) {
+  usize HeapFigures::* const back[kWentBackKinds] = {
       &Statistics::purged_surplus_bytes, &Statistics::purged_decay_bytes,    &Statistics::purged_slabs_bytes,
       &Statistics::purged_trim_bytes,    &Statistics::purged_shortage_bytes, &Statistics::purged_hardening_bytes,
       &Statistics::unmapped_bytes};
-  usize Statistics::* const came[kCameKinds] = {&Statistics::taken_fresh_bytes, &Statistics::taken_again_bytes,
+  usize HeapFigures::* const came[kCameKinds] = {&Statistics::taken_fresh_bytes, &Statistics::taken_again_bytes,
                                                 &Statistics::populated_bytes, &Statistics::mapped_total_bytes};
   for (unsigned k = 0; k < kWentBackKinds; ++k) {
     s.*back[k] = traffic.back_bytes[k].load_relaxed();
@@ -89,8 +92,14 @@ void count_traffic(Statistics& s) {
 
 void collect_statistics(Statistics& s, ProcessFigures process) {
   s = {};
-  const usize outside_bytes = count_classes(s);
+  collect_figures(s, process, s.classes);
   for_each_cache(add_thread, &s);
+}
+
+void collect_figures(HeapFigures& s, ProcessFigures process, ClassStatistics* classes) {
+  s = {};
+  const usize outside_bytes = count_classes(s, classes);
+  for_each_cache([](void* threads, const Cache&, usize) { ++*static_cast<usize*>(threads); }, &s.threads);
   const MappingCounts mappings = mapping_counts();
   const RunCounts runs = run_counts();
   if (guards_spans()) s.unbacked_bytes += units_to_bytes(runs.runs);  // a guard behind each

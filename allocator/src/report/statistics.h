@@ -35,16 +35,18 @@ struct ThreadStatistics {
 };
 inline constexpr usize kThreadsListed = 64;
 
-struct Statistics {
+// What fits a small stack: the calls that show single figures take no more.
+struct HeapFigures {
   // Each figure of the table.
 #define FIGURE(name, kind, help) usize name;
 #include "report/figures.def"
 #undef FIGURE
   usize fragmentation_permille;  // the part of charged that is not live
   usize system_calls[os::kCallKinds];
-  ClassStatistics classes[kSizeEnd];
-  ThreadStatistics listed[kThreadsListed];  // the newest threads
-  usize listed_count;
+  // Sums over the classes: of cached_blocks, of free_blocks, of the bytes of live blocks in slabs.
+  usize class_cached_blocks;
+  usize class_free_blocks;
+  usize small_bytes;
 
   usize cached_bytes() const { return thread_cached_bytes + run_cached_bytes; }
   usize heap_free_bytes() const { return cached_bytes() + slab_free_bytes - unbacked_bytes + dirty_bytes; }
@@ -53,6 +55,11 @@ struct Statistics {
   // Of all that is charged, what may have memory.
   usize backed_bytes() const { return heap_bytes() + mapped_bytes + metadata_bytes; }
 };
+struct Statistics : HeapFigures {
+  ClassStatistics classes[kSizeEnd];
+  ThreadStatistics listed[kThreadsListed];  // the newest threads
+  usize listed_count;
+};
 
 // Whether the figures of the process are in it: resident_bytes, peak_resident_bytes and the exact
 // metadata_resident_bytes. They are read from /proc/self, which a sandbox may refuse or end the program for. So the
@@ -60,6 +67,8 @@ struct Statistics {
 // no system call.
 enum class ProcessFigures { left_out, asked };
 void collect_statistics(Statistics& statistics, ProcessFigures process);
+// The sums alone, and the figures of each class if there is a place for them, which is zero.
+void collect_figures(HeapFigures& figures, ProcessFigures process, ClassStatistics* classes = nullptr);
 
 // True if every lock that collecting takes is free, or soon becomes free. Then a signal handler may collect.
 bool may_collect_here();
@@ -72,7 +81,7 @@ struct Figure {
   Kind kind;
   const char* help;
 };
-inline constexpr usize kFigureCount = offsetof(Statistics, fragmentation_permille) / sizeof(usize);
+inline constexpr usize kFigureCount = offsetof(HeapFigures, fragmentation_permille) / sizeof(usize);
 extern const Figure kFigures[kFigureCount];
 extern const char* const kSystemCallNames[os::kCallKinds];
 

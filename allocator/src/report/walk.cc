@@ -163,8 +163,8 @@ const char* find_damage() {
   if (!ground_is_valid()) return "ground's bitmaps contradict each other";
   if (!caches_are_valid()) return "a thread cache is out of order";
   if (!heap_objects_are_valid()) return "a heap object's lists contradict its counters";
-  Statistics s;
-  collect_statistics(s, ProcessFigures::left_out);
+  HeapFigures s;
+  collect_figures(s, ProcessFigures::left_out);
   if (s.charged_bytes != s.committed_bytes + s.mapped_bytes + s.metadata_bytes - s.clean_bytes)
     return "the account differs from what is in use";
   return nullptr;

@@ -1,6 +1,7 @@
 // Recursion that allocates runs out of stack, often inside the heap. The handler allocates and leaves by siglongjmp,
 // and the heap goes on: no lock stays taken, no block is damaged or given twice (STACK-1).
 #include <gtest/gtest.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -162,13 +163,14 @@ TEST(StackEnd, TheHeapGoesOnAfterAHandlerLeft) {
 }
 
 // The bytes of stack that one call writes, from the caller's frame down.
-__attribute__((noinline)) size_t depth_of(Caller& caller) {
+template <typename Call>
+__attribute__((noinline)) size_t depth_of(Call call) {
   constexpr size_t kBelow = 16 << 10, kOwn = 512;
   constexpr unsigned char kMark = 0xA5;
   char* const frame = static_cast<char*>(__builtin_frame_address(0));
   volatile char* const low = frame - kBelow;
   for (size_t i = 0; i < kBelow - kOwn; ++i) low[i] = static_cast<char>(kMark);
-  caller.call();
+  call();
   size_t untouched = 0;
   while (low[untouched] == static_cast<char>(kMark)) ++untouched;
   return kBelow - untouched;
@@ -179,12 +181,26 @@ TEST(StackEnd, NoCallNeedsMoreThanIsAskedFor) {
   std::thread([&most] {
     Caller caller(test_seed("stack_end"));
     for (int i = 0; i < 400'000; ++i) {
-      most = std::max(most, depth_of(caller));
+      most = std::max(most, depth_of([&] { caller.call(); }));
       if (i % 5000 == 0) caller.free_all();
     }
   }).join();
   std::printf("%zu of %zu bytes\n", most, freestone::kStackNeed);
   EXPECT_LE(most, freestone::kStackNeed);
+}
+
+TEST(StackEnd, SingleFiguresNeedLessThanAPage) {
+  std::thread([] {
+#if defined(__GLIBC__)
+    EXPECT_LT(depth_of([] { (void)api().mallinfo2(); }), kPage);
+    EXPECT_LT(depth_of([] { (void)api().mallinfo(); }), kPage);
+#endif
+    using Mallctl = int (*)(const char*, void*, size_t*, void*, size_t);
+    const auto mallctl = reinterpret_cast<Mallctl>(dlsym(RTLD_DEFAULT, "mallctl"));
+    size_t value = 0, bytes = sizeof value;
+    EXPECT_LT(depth_of([&] { mallctl("stats.allocated", &value, &bytes, nullptr, 0); }), kPage);
+    EXPECT_LT(depth_of([] { api().malloc_trim(0); }), kPage);
+  }).join();
 }
 
 }  // namespace
