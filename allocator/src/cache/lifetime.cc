@@ -14,7 +14,9 @@
 #include "region/account.h"
 #include "region/metadata.h"
 #include "slab/ground.h"
+#include "span/mapping.h"
 #include "span/purge.h"
+#include "span/span_heap.h"
 
 namespace freestone {
 
@@ -221,7 +223,21 @@ Cache* borrow_cache() {
   return cache;
 }
 
+static FREESTONE_SLOW FREESTONE_NO_ANALYSIS void destroy_struck(Cache& cache) {
+  repair_metadata_in_child(Cut::cancellation);
+  repair_spans_in_child(Cut::cancellation);
+  repair_mappings_in_child(Cut::cancellation);
+  repair_ground_in_child(Cut::cancellation);
+  repair_transfer_in_child(Cut::cancellation);
+  if (orphans_lock.is_mine()) orphans_lock.unlock();
+  settle_struck_registry();
+  cache.user.token.store_relaxed(kNoUnit);
+  FREESTONE_CHECK("CANCEL-1", !is_struck_at_work(nullptr));
+  destroy_cut_short(cache);
+}
+
 void park_cache(Cache& cache) {
+  if (FREESTONE_UNLIKELY(is_struck_at_work(&cache))) return destroy_struck(cache);
   // One that counts would hand out blocks uncounted before its new owner's first slow path.
   const bool counts = cache.counting != nullptr;
   const bool is_due = cache.pressure_seen != pressure_epoch.load_relaxed();
@@ -248,7 +264,10 @@ ParkedCaches parked_caches() {
 }
 
 bool is_struck_at_work(const Cache* cache) {
-  if (span_lock.is_mine() || orphans_lock.is_mine() || cache_registry_lock.is_mine()) return true;
+  const Mutex* const locks[] = {&span_lock, &growth_lock, &mapping_lock, &orphans_lock, &cache_registry_lock};
+  for (const Mutex* lock : locks) {
+    if (lock->is_mine()) return true;
+  }
   return cache != nullptr && (cache->changing.load_relaxed() != 0 || cache->user.token.load_relaxed() != kNoUnit);
 }
 

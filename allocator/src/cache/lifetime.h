@@ -19,6 +19,9 @@ Cache* create_cache();
 // A parked cache, or a new one, for a thread that has none and parks it after one use.
 Cache* borrow_cache();
 // Called by a thread that ends: parks its cache, or destroys it where that would keep too much.
+//
+// CANCEL-1  A thread that ends holds no lock of the heap. One that was cancelled inside a call repairs its own work as
+//           the child of a fork does. It loses what it had in hand, and its slab and the class that it was changing.
 void park_cache(Cache& cache);
 // Destroys the caches that have been parked for so long. What waits in their quarantine goes on waiting in that of the
 // calling thread's cache `heir`, if there is one.

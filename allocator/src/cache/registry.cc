@@ -188,6 +188,22 @@ FREESTONE_SLOW bool caches_are_valid() {
          }) == nullptr;
 }
 
+static void finish_moving() FREESTONE_REQUIRES(cache_registry_lock) {
+  if (moving == nullptr) return;
+  leave_registry(*moving);
+  enter_registry(*moving);
+  moving = nullptr;
+}
+
+FREESTONE_SLOW FREESTONE_NO_ANALYSIS void settle_struck_registry() {
+  for (Seat& seat : seats) {
+    if (seat.owner.load_relaxed() != own_thread()) continue;
+    seat.user.token.store_relaxed(kNoUnit);
+    seat.owner.store_release(0);
+  }
+  if (cache_registry_lock.is_mine()) finish_moving(), cache_registry_lock.unlock();
+}
+
 FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_registry_in_child(const Cache* own) {  // the lock is seized or not
   const bool cut_short = cache_registry_lock.seize_in_child();
   const auto repair_user = [own](SlabUser& user) {
@@ -195,11 +211,7 @@ FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_registry_in_child(const Cache* 
     if (own == nullptr || token != own->user.token.load_relaxed()) repair_slab_in_child(token);
     user.token.store_relaxed(kNoUnit);
   };
-  if (cut_short && moving != nullptr) {
-    leave_registry(*moving);
-    enter_registry(*moving);
-    moving = nullptr;
-  }
+  if (cut_short) finish_moving();
   u32 count = 0;
   for_each_registered([&](Cache& cache) {
     count += cache.is_counted ? 1 : 0;

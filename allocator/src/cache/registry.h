@@ -65,5 +65,6 @@ bool caches_are_valid();
 
 // In the child of a fork: repairs what other threads were changing at the fork, but not the calling thread's cache.
 void repair_registry_in_child(const Cache* own);
+void settle_struck_registry();  // CANCEL-1
 
 }  // namespace freestone

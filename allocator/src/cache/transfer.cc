@@ -128,12 +128,13 @@ usize copy_transfer_blocks(void** out, usize room) {
   return copied;
 }
 
-FREESTONE_SLOW void repair_transfer_in_child() {
+FREESTONE_SLOW void repair_transfer_in_child(Cut cut) {
   for (Shard& shard : shards) {
     if (shard.used.load_relaxed() == 0) continue;
     for (Bin& bin : shard.bins) {
       // The interrupted code of the calling thread goes on in its bin.
-      if (bin.entered.load_relaxed() == 0 || bin.entered.load_relaxed() == own_thread()) continue;
+      const usize by = bin.entered.load_relaxed();
+      if (by == 0 || (by == own_thread()) != (cut == Cut::cancellation)) continue;
       bin.count.store_relaxed(0);
       bin.entered.store_release(0);
     }

@@ -26,6 +26,6 @@ void count_transfer(usize (&blocks)[kClassEnd]);
 usize copy_transfer_blocks(void** out, usize room);
 
 // In the child of a fork: empties each bin that another thread was in. The blocks in it are lost.
-void repair_transfer_in_child();
+void repair_transfer_in_child(Cut cut = Cut::fork);
 
 }  // namespace freestone

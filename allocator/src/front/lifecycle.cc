@@ -260,7 +260,7 @@ Mode ensure_started() {
   return FREESTONE_LIKELY(now != Mode::fresh) ? now : start();
 }
 
-Cache* make_cache() {
+static Cache* make_watched_cache() {
   if (ensure_started() != Mode::active) return nullptr;
   if (os::keeping.watches) this_thread.came_back = true;
   if (os::keeping.watches || this_thread.no_more) return nullptr;
@@ -277,6 +277,15 @@ Cache* make_cache() {
     return nullptr;
   }
   drain_orphans(*cache);
+  return cache;
+}
+
+// An asynchronous cancellation waits until something watches the thread's end (CANCEL-1).
+Cache* make_cache() {
+  int before = PTHREAD_CANCEL_ENABLE;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+  Cache* const cache = make_watched_cache();
+  pthread_setcancelstate(before, &before);
   return cache;
 }
 

@@ -23,6 +23,9 @@
 
 namespace freestone {
 
+// Whose work is repaired: of the threads that a child of a fork lacks, or of the calling one, which was cancelled.
+enum class Cut : u8 { fork, cancellation };
+
 class FREESTONE_CAPABILITY Mutex {
  public:
   constexpr explicit Mutex(LockName name) : meter_(name) {}
@@ -68,7 +71,8 @@ class FREESTONE_CAPABILITY Mutex {
   // Called by the repair of a child, while nobody takes locks. True if another thread was inside at the fork: the
   // caller then has the lock, repairs the data that it guards, and unlocks. If that is cut short by yet another fork,
   // the next child begins again.
-  bool seize_in_child() FREESTONE_TRY_ACQUIRES(true) {
+  bool seize_in_child(Cut cut = Cut::fork) FREESTONE_TRY_ACQUIRES(true) {
+    if (cut == Cut::cancellation) return is_mine();
     FREESTONE_CHECK("FORK-4", may_touch_shared());
     if (is_mine()) {
       release_after_fork();

@@ -102,8 +102,8 @@ void return_metadata(void* memory, usize bytes) {
 }
 
 // A chunk that another thread had mapped and not noted yet stays behind, never touched.
-FREESTONE_SLOW void repair_metadata_in_child() {
-  if (!metadata_lock.seize_in_child()) return;
+FREESTONE_SLOW void repair_metadata_in_child(Cut cut) {
+  if (!metadata_lock.seize_in_child(cut)) return;
   chunk_next = chunk_end = nullptr;
   metadata_lock.unlock();
 }

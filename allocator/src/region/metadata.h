@@ -35,6 +35,6 @@ struct MetadataRange {
 usize metadata_ranges(MetadataRange* out, usize room);
 
 // In the child of a fork, by the thread that settles it. Drops the chunk that another thread was carving, if any.
-void repair_metadata_in_child();
+void repair_metadata_in_child(Cut cut = Cut::fork);
 
 }  // namespace freestone

@@ -358,8 +358,8 @@ bool ground_is_valid() {
   return valid;
 }
 
-void repair_ground_in_child() {
-  if (!ground_lock.seize_in_child()) return;
+void repair_ground_in_child(Cut cut) {
+  if (!ground_lock.seize_in_child(cut)) return;
   state.abandoned = true;
   ground_lock.unlock();
 }

@@ -99,6 +99,6 @@ usize purge_ground(UnitIndex unit, WentBack why);
 // Debug: GROUND-1, at rest.
 bool ground_is_valid();
 // GROUND-4
-void repair_ground_in_child();
+void repair_ground_in_child(Cut cut = Cut::fork);
 
 }  // namespace freestone

@@ -426,11 +426,11 @@ MappingTable mapping_table() {
   return {address_of(table->entries), address_of(table->entries + table->capacity)};
 }
 
-FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_mappings_in_child() {  // the lock is seized or not
-  const bool changed = mapping_lock.seize_in_child();
+FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_mappings_in_child(Cut cut) {  // the lock is seized or not
+  const bool changed = mapping_lock.seize_in_child(cut), in_child = cut == Cut::fork;
   if (changed) count_anew();
-  if (!changed && (going == 0 || !mapping_lock.try_lock())) return;
-  for (usize i = 0; i < table->capacity; ++i) {
+  if (!changed && (!in_child || going == 0 || !mapping_lock.try_lock())) return;
+  for (usize i = 0; in_child && i < table->capacity; ++i) {
     Entry& entry = table->entries[i];
     if (entry.block != 0 && entry.going != 0 && entry.going != kStuck && !entry.is_going_by(own_thread()))
       settle_going(entry);

@@ -48,7 +48,7 @@ MappingTable mapping_table();
 
 // In the child of a fork, by the thread that settles it: if another thread was inside, counts anew; finishes what it
 // was unmapping, and leaves where it is what it was moving.
-void repair_mappings_in_child();
+void repair_mappings_in_child(Cut cut = Cut::fork);
 // ACCOUNT-1, of the mappings and their table; then.
 usize charged_mapping_bytes();
 extern Mutex mapping_lock;

@@ -280,10 +280,10 @@ SpanCounts span_counts() {
   return {committed_units(), span_map.free_units() + span_map.waiting_units(), span_map.dirty_units()};
 }
 
-FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_spans_in_child() {  // the locks are seized or not
-  renew_span_random();
-  const bool grew = growth_lock.seize_in_child();
-  const bool changed = span_lock.seize_in_child();
+FREESTONE_SLOW FREESTONE_NO_ANALYSIS void repair_spans_in_child(Cut cut) {  // the locks are seized or not
+  if (cut == Cut::fork) renew_span_random();
+  const bool grew = growth_lock.seize_in_child(cut);
+  const bool changed = span_lock.seize_in_child(cut);
   if (grew) repair_growth_in_child();
   if (changed) {
     if (grew && unadded.units != 0) {  // it may be half added

@@ -63,7 +63,7 @@ SpanCounts span_counts();
 
 // In the child of a fork, by the thread that settles it: if another thread was inside, counts again what follows from
 // the bitmaps, and finishes or undoes the growth of the heap.
-void repair_spans_in_child();
+void repair_spans_in_child(Cut cut = Cut::fork);
 // ACCOUNT-1, of the units; then.
 usize charged_span_bytes();
 

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "model/block.h"
+#include "support/child.h"
 #include "support/process_memory.h"
 #include "support/random.h"
 #include "support/subject.h"
@@ -259,6 +262,38 @@ TEST_F(Threads, CancelledOnesLeaveASoundHeap) {
     pthread_join(thread, nullptr);
     sem_destroy(&started);
   }
+}
+
+// POSIX does not promise it. CANCEL-1
+TEST_F(Threads, CancelledInsideACallHoldNothingUp) {
+#if defined(FREESTONE_TEST_ADDRESS_SANITIZER) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's own locks are left taken";
+#endif
+  if (!subject().is_freestone) GTEST_SKIP() << "a promise of libfreestone";
+  EXPECT_TRUE(ends_well([] {
+    alarm(100);
+    static const auto take = api().malloc;  // C++ ends the program if it is cancelled in a frame that cleans up
+    static const auto give = api().free;
+    const auto use = [](void* seed) -> void* {
+      pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, nullptr);
+      std::array<void*, 64> blocks{};
+      for (auto s = reinterpret_cast<uint64_t>(seed);; s = s * 6364136223846793005U + 1) {
+        give(blocks[s >> 50 & 63]);
+        blocks[s >> 50 & 63] = take((s >> 40 & 1) != 0 ? s >> 30 & 0x7ffff : s >> 30 & 0xfff);
+      }
+    };
+    for (uintptr_t round = 0; round < scaled(20); ++round) {
+      std::array<pthread_t, 6> threads{};
+      for (pthread_t& thread : threads)
+        if (pthread_create(&thread, nullptr, use, reinterpret_cast<void*>(round * 7919 + 1)) != 0) return 2;
+      usleep(1000);
+      for (const pthread_t& thread : threads) pthread_cancel(thread);
+      for (const pthread_t& thread : threads) pthread_join(thread, nullptr);
+    }
+    for (size_t size = 1; size < size_t{64} << 20; size = size * 3 / 2 + 1)
+      for (int i = 0; i < 20; ++i) destroy(make(size, size));
+    return 0;
+  }));
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ CALLED = {
     "munmap": "leaving",
     "memcpy": "what realloc copies; the fast build only, with no lock held",
     "memset": "what calloc clears; as memcpy",
+    "pthread_setcancelstate": "once in a thread, while its cache is made",
     "pthread_attr_destroy": "of the background thread, as the next ones",
     "pthread_attr_init": "background",
     "pthread_attr_setdetachstate": "background",
