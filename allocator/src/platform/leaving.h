@@ -3,7 +3,7 @@
 //
 // LEAVING-1  What the program set by freestone_on_pages_leaving, and what stands in for libc's madvise, munmap and
 //            mremap, by name or by changed code, sees each range before it leaves. Where nobody watches, the library
-//            makes the system call itself.
+//            makes the system call itself, except mremap, whose function in glibc does more than that.
 // LEAVING-2  A watcher may allocate and free: no lock is held that another thread waits for, but a heap object's; the
 //            thread's cache, which the caller may be changing, is put aside (front/lifecycle.cc); nothing leaves by
 //            what the watcher frees. Who stands in by name and came back is asked no more, since it may hold a lock.

@@ -8,6 +8,9 @@
 
 namespace freestone {
 
+// Whose work is repaired: of the threads that a child of a fork lacks, or of the calling one, which was cancelled.
+enum class Cut : u8 { fork, cancellation };
+
 // In the order of their rooms. Locks that share a name share a count.
 enum class LockName : u8 {
   metadata,

@@ -23,9 +23,6 @@
 
 namespace freestone {
 
-// Whose work is repaired: of the threads that a child of a fork lacks, or of the calling one, which was cancelled.
-enum class Cut : u8 { fork, cancellation };
-
 class FREESTONE_CAPABILITY Mutex {
  public:
   constexpr explicit Mutex(LockName name) : meter_(name) {}

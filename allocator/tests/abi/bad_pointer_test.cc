@@ -107,7 +107,9 @@ struct Misuse {
   friend std::ostream& operator<<(std::ostream& out, const Misuse& it) { return out << it.name; }
 };
 
-void free_twice(void* block, size_t) {
+void free_twice(void* block, size_t bytes) {
+  static void* other = api().malloc(bytes);  // the slab stays
+  static_bytes[0] = static_cast<char>(other != nullptr);
   api().free(block);
   api().free(block);
 }

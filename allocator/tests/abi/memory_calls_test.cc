@@ -144,19 +144,21 @@ TEST(UsableSize, IsAtLeastWhatWasAskedForAfterRealloc) {
 }
 
 TEST(UsableSize, IsAtMostAQuarterMoreAfterAReallocThatShrinks) {
-  const bool is_ours = subject().is_freestone;
-  for (size_t before = 4608; before < size_t{3} << 20; before += before / 8) {
-    for (size_t after = before - 1; after >= 4096; after -= after / 16) {
-      auto* block = static_cast<unsigned char*>(api().malloc(before));
-      block[0] = 0xa1, block[after - 1] = 0xb2;
-      block = static_cast<unsigned char*>(api().realloc(block, after));
-      const size_t usable = api().malloc_usable_size(block);
-      const bool is_kept = block[0] == 0xa1 && block[after - 1] == 0xb2;
-      EXPECT_TRUE(is_kept && usable >= after && (usable <= after + after / 4 || !is_ours))
-          << usable << ", from " << before << " to " << after;
-      api().free(block);
+  if (!subject().is_freestone) GTEST_SKIP() << "a promise of libfreestone";
+  EXPECT_TRUE(ends_well([] {  // so many moves close runs for what other tests allocate
+    for (size_t before = 4608; before < size_t{3} << 20; before += before / 8) {
+      for (size_t after = before - 1; after >= 4096; after -= after / 16) {
+        auto* block = static_cast<unsigned char*>(api().malloc(before));
+        block[0] = 0xa1, block[after - 1] = 0xb2;
+        block = static_cast<unsigned char*>(api().realloc(block, after));
+        const size_t usable = api().malloc_usable_size(block);
+        if (block[0] != 0xa1 || block[after - 1] != 0xb2) return 2;
+        if (usable < after || usable > after + after / 4) return 3;
+        api().free(block);
+      }
     }
-  }
+    return 0;
+  }));
 }
 
 // The compiler sees no pair of these, so it warns of none.

@@ -29,7 +29,7 @@ class FREESTONE_CAPABILITY Mutex {
   void hold_for_fork() {}
   void release_after_fork() {}
   bool reset_in_child() { return false; }
-  bool seize_in_child() { return false; }
+  bool seize_in_child(Cut = Cut::fork) { return false; }
 
  private:
   Atomic<u32> state_;
