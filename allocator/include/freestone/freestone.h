@@ -129,6 +129,10 @@ int freestone_set_callbacks(const struct freestone_callbacks *callbacks);
  * Null takes it back; a thread may still be in it. EPERM as for freestone_set_callbacks. */
 int freestone_on_pages_leaving(void (*leaving)(void *context, void *address, size_t bytes), void *context);
 
+/* With 1 the calling thread gives no memory back to the kernel, nor by freestone_trim: other threads do. For threads
+ * that must not wait there: of audio, or that read events of userfaultfd. */
+void freestone_thread_never_purges(int never);
+
 /* Gives the calling thread's cache back. */
 void freestone_flush_thread(void);
 

@@ -13,6 +13,7 @@
 #include "heaps/heap_object.h"
 #include "leaks/leak.h"
 #include "limits/limits.h"
+#include "platform/leaving.h"
 #include "platform/message.h"
 #include "platform/seal.h"
 #include "profile/profile.h"
@@ -106,6 +107,8 @@ FREESTONE_EXPORT int freestone_on_pages_leaving(void (*tell)(void*, void*, size_
   in_force.watcher.store_release(tell != nullptr ? &in_force.watchers[last] : nullptr);
   return 0;
 }
+
+FREESTONE_EXPORT void freestone_thread_never_purges(int never) { os::set_never_purges(never != 0); }
 
 FREESTONE_EXPORT void freestone_flush_thread() {
   if (mode() == Mode::active && this_thread.cache_offset != 0) flush_all(thread_cache());

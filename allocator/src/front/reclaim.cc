@@ -9,7 +9,7 @@
 #include "config/heuristics.h"
 #include "front/hardening.h"
 #include "front/sampled.h"
-#include "platform/os.h"
+#include "platform/leaving.h"
 #include "region/account.h"
 #include "region/region.h"
 #include "span/dedicated.h"
@@ -120,7 +120,7 @@ bool trim(usize keep_bytes) {
   flush_stored_runs();
   given += purge_spans(keep_bytes, WentBack::trim);
   given += unmap_stuck();
-  return given > 0;
+  return given > 0 && !os::keeps_pages();  // what slabs gave up stayed
 }
 
 constinit Places reclaim_places = {&reclaims, &failed_allocations};

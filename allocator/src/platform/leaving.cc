@@ -7,7 +7,6 @@
 
 #include <cerrno>
 
-#include "base/atomic.h"
 #include "base/bits.h"
 #include "config/options.h"
 #include "platform/system_call.h"
@@ -15,10 +14,12 @@
 namespace freestone::os {
 
 FREESTONE_THREAD_LOCAL Keeping keeping;
+constinit Atomic<u8> background_purges;
 
 namespace {
 
 Atomic<u32> stand_in_came_back;  // relaxed: a thread that sees it late asks once more
+Atomic<u32> monitors;            // that a thread which never purges may serve; relaxed: said before it serves any
 
 const PagesWatcher* watcher() { return sealed_page.callbacks.watcher.load_acquire(); }
 
@@ -85,7 +86,14 @@ void* remap_block(void* address, usize old_bytes, usize new_bytes) {
 }
 
 void announce_guard(void* address, usize bytes) {
-  if (FREESTONE_UNLIKELY(watcher() != nullptr || !is_bare(&::madvise, SYS_madvise))) purge(address, bytes);
+  // A monitor of userfaultfd would not learn of it from the kernel.
+  const bool may_watch = watcher() != nullptr || monitors.load_relaxed() != 0;
+  if (FREESTONE_UNLIKELY(may_watch || !is_bare(&::madvise, SYS_madvise))) purge(address, bytes);
+}
+
+void set_never_purges(bool never) {
+  if (never) monitors.store_relaxed(1);
+  keeping.never_purges = never;
 }
 
 }  // namespace freestone::os

@@ -9,6 +9,7 @@
 //            what the watcher frees. Who stands in by name and came back is asked no more, since it may hold a lock.
 #pragma once
 
+#include "base/atomic.h"
 #include "platform/os.h"
 
 namespace freestone {
@@ -27,16 +28,25 @@ Failure purge(void* address, usize bytes);
 // As unmap and remap, of a block.
 Failure unmap_block(void* address, usize bytes);
 void* remap_block(void* address, usize old_bytes, usize new_bytes);
-// Before guard_install, which takes memory too, and which no watcher knows: purges if somebody watches.
+// Before guard_install, which takes memory too, and which no watcher knows: purges if somebody may watch.
 void announce_guard(void* address, usize bytes);
 
 // Of the calling thread.
 struct Keeping {
-  bool watches = false;  // it is inside a watcher
+  bool watches = false;        // it is inside a watcher
+  bool never_purges = false;   // it said so
+  bool is_background = false;  // of the option background_purge
 };
 extern FREESTONE_HIDDEN FREESTONE_THREAD_LOCAL Keeping keeping;
 // Whether it may not give memory back: it leaves that to others, or does without. Slow paths ask.
-inline bool keeps_pages() { return keeping.watches; }
+inline bool keeps_pages() { return keeping.watches || keeping.never_purges; }
+void set_never_purges(bool never);
+// Whether the thread of the option background_purge runs. Relaxed: a hint.
+extern FREESTONE_HIDDEN Atomic<u8> background_purges;
+// Whether what is too much waits for another thread: that one, or who does not keep pages.
+inline bool leaves_surplus() {
+  return keeps_pages() || (background_purges.load_relaxed() != 0 && !keeping.is_background);
+}
 
 }  // namespace os
 

@@ -12,7 +12,7 @@
 
 #include "config/heuristics.h"
 #include "config/options.h"
-#include "platform/os.h"
+#include "platform/leaving.h"
 #include "slab/ground.h"
 #include "slab/holding.h"
 #include "span/purge.h"
@@ -177,7 +177,7 @@ SlabUse slab_use(SizeClass size_class) {
 }
 
 bool purge_cold_pages(SlabUser& user, bool due) {
-  if (leaves_surplus()) return false;
+  if (os::leaves_surplus()) return false;
   const u64 came = came_bytes();
   if (!due && came - looked_at.load_relaxed() < kPurgeBytesPerCall) return false;
   if (!looking.try_lock()) return false;

@@ -71,12 +71,12 @@ usize lost_bytes FREESTONE_GUARDED_BY(mapping_lock) = 0;
 usize most_live FREESTONE_GUARDED_BY(mapping_lock) = 0;
 usize most_live_bytes FREESTONE_GUARDED_BY(mapping_lock) = 0;
 
-// The entry of a block that does not go, or that goes in this way. While one moves, its address may be given out again.
+// The entry of a block that does not go, or goes in this way. While one moves, its address may be given out again.
 Entry* find(usize block, usize goes = 0) FREESTONE_REQUIRES(mapping_lock) {
   for (usize i = table->home_of(block);; i = table->next(i)) {
     Entry& entry = table->entries[i];
-    if (entry.block == block && entry.going == goes) return &entry;
     if (entry.block == 0) return nullptr;
+    if (entry.block == block && entry.going == goes) return &entry;
   }
 }
 
@@ -263,21 +263,18 @@ void* map_block(usize bytes, usize alignment) {
 }
 
 usize mapped_block_bytes(const void* block) {
-  if (block == nullptr) return 0;
   LockGuard guard(mapping_lock);
   const Entry* entry = find(address_of(block));
   return entry == nullptr ? 0 : entry->usable_bytes();
 }
 
 u64 mapped_request(const void* block) {
-  if (block == nullptr) return 0;
   LockGuard guard(mapping_lock);
   const Entry* entry = find(address_of(block));
   return entry == nullptr ? 0 : entry->request;
 }
 
 void set_mapped_request(const void* block, u64 request) {
-  if (block == nullptr) return;
   LockGuard guard(mapping_lock);
   if (Entry* entry = find(address_of(block)); entry != nullptr) entry->request = request;
 }

@@ -5,7 +5,7 @@
 #include "base/bits.h"
 #include "config/heuristics.h"
 #include "config/options.h"
-#include "platform/os.h"
+#include "platform/leaving.h"
 #include "region/account.h"
 #include "region/guarding.h"
 #include "span/free_memory.h"
@@ -168,7 +168,7 @@ void note_taken(UnitIndex first, usize units) { note_came_units(first, units, un
 Surplus surplus_after_return(usize units) { return {min_of(surplus(), 4 * units + kPurgeStep)}; }
 
 void purge_units(Surplus surplus) {
-  if (!leaves_surplus()) purge_up_to(surplus.units, WentBack::surplus);
+  if (!os::leaves_surplus()) purge_up_to(surplus.units, WentBack::surplus);
 }
 
 void expect_units_clear(UnitIndex first, usize units) {
@@ -229,7 +229,7 @@ bool tick_is_due() {
     if (before != 0 && now > before)
       worked_ms.add_relaxed(purge_budget.pass(now - before, idle_ms(), options.give_back_percent));
   }
-  return now - last_tick_ms.load_relaxed() >= tick_ms() && !leaves_surplus();
+  return now - last_tick_ms.load_relaxed() >= tick_ms() && !os::leaves_surplus();
 }
 
 void decay_spans() {
@@ -239,6 +239,7 @@ void decay_spans() {
   {
     LockGuard guard(span_lock);
     due = due_by_time();
+    if (os::keeping.is_background) due = max_of(due, surplus());  // no free gives it back
   }
   purge_up_to(due, WentBack::decay);
 }

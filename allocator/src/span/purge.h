@@ -12,7 +12,6 @@
 
 #include "config/heuristics.h"
 #include "config/options.h"
-#include "platform/leaving.h"
 #include "region/region.h"
 #include "region/traffic.h"
 
@@ -25,8 +24,6 @@ extern FREESTONE_HIDDEN Atomic<usize> keepable_units;
 
 inline u64 tick_ms() { return max_of<u64>(options.dirty_decay_ms / kTicksPerDecay, 1); }
 inline u64 idle_ms() { return kTicksPerDecay * tick_ms(); }
-// Whether what is too much waits for another thread: that of the option background_purge, or who does not keep pages.
-inline bool leaves_surplus() { return os::keeps_pages(); }
 // Looks at the clock. Slow paths call it now and then.
 bool tick_is_due();
 // Whether free memory goes back at once, whatever that costs.

@@ -12,7 +12,7 @@
 #include "config/heuristics.h"
 #include "config/options.h"
 #include "front/heap.h"
-#include "platform/os.h"
+#include "platform/leaving.h"
 #include "region/account.h"
 #include "span/purge.h"
 
@@ -33,6 +33,7 @@ u64 pause_ms() {
 void* purge_until_unwanted(void* argument) {
   const auto own = static_cast<u32>(reinterpret_cast<usize>(argument));
   this_thread.no_more = true;  // never takes a cache
+  os::keeping.is_background = true;
   os::name_thread("freestone");
   number.store_relaxed(os::thread_id());
   while (wanted.load_acquire() == own) {
@@ -63,11 +64,13 @@ bool start_background() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
   if (error != 0) wanted.store_release(now + 2);
+  os::background_purges.store_relaxed(error == 0 ? 1 : 0);
   errno = errno_before;
   return error == 0;
 }
 
 FREESTONE_AT_START void stop_background() {
+  os::background_purges.store_relaxed(0);
   u32 now = wanted.load_acquire();
   if (now % 2 == 1 && wanted.replace_seq(now, now + 1)) os::futex_wake_one(&wanted);
 }
@@ -77,6 +80,7 @@ bool background_runs() { return wanted.load_acquire() % 2 == 1; }
 bool is_background_thread() { return number.load_relaxed() == os::thread_id(); }
 
 void forget_background() {
+  os::background_purges.store_relaxed(0);
   const u32 now = wanted.load_relaxed();
   if (now % 2 == 1) wanted.store_relaxed(now + 1);
 }

@@ -40,7 +40,7 @@ MEMORY_NAMES += ["bcopy", "bzero", "fgets", "fgets_unlocked", "memccpy"]
 
 # What freestone.h declares, and jemalloc's way to ask: docs/STABILITY.md promises each.
 OWN_NAMES = """conf version is_active good_size trim get_stats stats_write stats_report set_callbacks set_limits
-get_limits option_get option_set on_pages_leaving flush_thread validate walk request attention
+get_limits option_get option_set on_pages_leaving thread_never_purges flush_thread validate walk request attention
 caches leak_check prof_start prof_stop prof_is_active prof_dump heap_create heap_destroy heap_allocate
 heap_allocate_zeroed heap_allocate_aligned heap_reallocate heap_deallocate heap_usable_size heap_get_stats
 heap_validate heap_walk""".split()

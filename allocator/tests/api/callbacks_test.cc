@@ -1,4 +1,10 @@
-// The program is asked before an allocation fails and told when the heap was misused.
+// The program is asked before an allocation fails and told when the heap was misused, and when pages leave, by threads
+// that do not say that they never purge.
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -117,6 +123,88 @@ TEST_F(Callbacks, AreToldOfCorruptionBeforeTheEnd) {
   EXPECT_EQ(end.errors.rfind("freestone: invalid free of 0x10", 0), 0U) << end.describe();
   EXPECT_NE(end.errors.find("\ntold: invalid free of 0x10: the address is not from this allocator"), std::string::npos)
       << end.describe();
+}
+
+// Counts ranges that leave in the threads that say so.
+class Leaving : public testing::Test {
+ protected:
+  static inline thread_local bool is_counted_ = false;
+  static inline std::atomic<unsigned> counted_{0}, others_{0};
+  Leaving() {
+    counted_ = others_ = 0;
+    freestone_on_pages_leaving([](void*, void*, size_t) { ++(is_counted_ ? counted_ : others_); }, nullptr);
+  }
+  ~Leaving() override { freestone_on_pages_leaving(nullptr, nullptr); }
+};
+
+TEST_F(Leaving, NotInAThreadThatNeverPurges) {
+  void* mapped[] = {malloc(50 * kMiB), malloc(60 * kMiB)};
+  std::thread([&] {
+    is_counted_ = true;
+    freestone_thread_never_purges(1);
+    for (size_t bytes = 16; bytes < 100 * kMiB; bytes += bytes / 4 + 16)
+      Blocks(std::min<size_t>(100, 200 * kMiB / bytes), bytes);
+    free(mapped[0]);
+    mapped[1] = realloc(mapped[1], kMiB);
+    EXPECT_EQ(freestone_trim(0), 0);
+  }).join();
+  EXPECT_EQ(counted_, 0u);
+  free(mapped[1]);
+  EXPECT_EQ(freestone_trim(0), 1);
+  EXPECT_GT(others_, 0u);
+  unsigned char resident;
+  auto* const page = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(mapped[0]) + kMiB) & -65536);
+  EXPECT_EQ(mincore(page, 1, &resident), -1) << "a mapping stayed";
+}
+
+TEST_F(Leaving, OnlyInTheBackgroundWhereThatPurges) {
+  if (is_hardened()) GTEST_SKIP() << "large freed blocks fault at once";
+  ASSERT_EQ(freestone_option_set("background_purge", "true"), 0);
+  is_counted_ = true;
+  for (int turn = 0; turn < 5; ++turn) Blocks(200, kMiB);
+  while (others_ == 0) usleep(1000);  // ctest ends a test that waits too long
+  is_counted_ = false;
+  freestone_option_set("background_purge", "false");
+  EXPECT_EQ(counted_, 0u);
+}
+
+TEST_F(Leaving, AMonitorOfUserfaultfdMayUseTheHeap) {
+  const auto file = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC));
+  uffdio_api api{UFFD_API, UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMAP, 0};
+  if (file < 0 || ioctl(file, UFFDIO_API, &api) != 0) GTEST_SKIP() << "no userfaultfd here";
+  freestone_on_pages_leaving(nullptr, nullptr);
+  std::thread([file] {
+    freestone_thread_never_purges(1);
+    static void* kept[512];
+    Random random(1);
+    for (uffd_msg message; read(file, &message, sizeof message) == sizeof message;) {
+      if (message.event == UFFD_EVENT_REMOVE || message.event == UFFD_EVENT_UNMAP) {
+        uffdio_range range{message.arg.remove.start, message.arg.remove.end - message.arg.remove.start};
+        ioctl(file, UFFDIO_UNREGISTER, &range);
+      } else if (message.event == UFFD_EVENT_PAGEFAULT) {
+        uffdio_zeropage page{{message.arg.pagefault.address & -4096, 4096}, 0, 0};
+        ioctl(file, UFFDIO_ZEROPAGE, &page);
+        continue;
+      }
+      for (int i = 0; i < 20; ++i) {
+        void*& place = kept[random.below(512)];
+        free(place);
+        place = malloc(16 + random.below(90000));
+      }
+    }
+  }).detach();
+  for (int turn = 0; turn < 3; ++turn) {
+    std::vector<void*> blocks;
+    for (size_t bytes = 20000; bytes < 50 * kMiB; bytes += bytes / 10) {
+      void* const block = memset(malloc(bytes), 1, bytes);
+      const uintptr_t start = (reinterpret_cast<uintptr_t>(block) + 4095) & -4096;
+      uffdio_register wanted{{start, ((reinterpret_cast<uintptr_t>(block) + bytes) & -4096) - start},
+                             UFFDIO_REGISTER_MODE_MISSING, 0};
+      ioctl(file, UFFDIO_REGISTER, &wanted);
+      blocks.push_back(block);
+    }
+    for (void* block : blocks) free(block);
+  }
 }
 
 }  // namespace

@@ -251,6 +251,7 @@ void own_functions(FILE* nowhere) {
   OURS(freestone_set_limits)(&limits);
   OURS(freestone_set_callbacks)(nullptr);
   OURS(freestone_on_pages_leaving)(nullptr, nullptr);
+  OURS(freestone_thread_never_purges)(0);
   OURS(freestone_flush_thread)();
   OURS(freestone_walk)(ignore_block, nullptr);
   OURS(freestone_validate)(&damage);
