@@ -1,5 +1,4 @@
 // The program is asked before an allocation fails and told when the heap was misused.
-#include <unistd.h>
 
 #include <csignal>
 

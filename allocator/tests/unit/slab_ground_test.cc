@@ -2,8 +2,6 @@
 // written, whoever frees them.
 #include "slab/ground.h"
 
-#include <unistd.h>
-
 #include <atomic>
 
 #include "cache/quarantine.h"

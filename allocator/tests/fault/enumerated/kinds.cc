@@ -1,5 +1,4 @@
 // The attack suite: the table of kinds.
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
