@@ -51,9 +51,8 @@ Pair pair_of(size_t bytes) {
     std::memset(block, 0x5a, bytes);
   }
   for (size_t i = count / 8; i < count; ++i) {
-    for (size_t k = count / 8; k < count; ++k) {
+    for (size_t k = count / 8; k < count; ++k)
       if (blocks[k] == blocks[i] + block_bytes(bytes)) return {blocks[i], blocks[k]};
-    }
   }
   return {};
 }
@@ -130,9 +129,8 @@ TEST_F(States, AForgedWordIsSeenAtEveryMoment) {
 TEST_F(States, ZerosOverAnEndAreSeenInAChildOfAThreadedProgram) {
   std::atomic<bool> done = false;
   const auto work = [&] {
-    while (!done) {
+    while (!done)
       for (void* volatile block : {api().malloc(24), api().malloc(424), api().malloc(824)}) api().free(block);
-    }
   };
   std::thread others[2] = {std::thread{work}, std::thread{work}};
   const Pair pair = pair_of(24);
@@ -241,9 +239,8 @@ std::vector<Pair> pairs_of(size_t bytes) {
   for (char*& block : blocks) block = static_cast<char*>(api().malloc(bytes));
   std::sort(blocks.begin(), blocks.end());
   std::vector<Pair> pairs;
-  for (size_t i = 0; i + 1 < blocks.size(); ++i) {
+  for (size_t i = 0; i + 1 < blocks.size(); ++i)
     if (blocks[i + 1] == blocks[i] + block_bytes(bytes)) pairs.push_back({blocks[i], blocks[i + 1]}), ++i;
-  }
   pairs.resize(std::min<size_t>(pairs.size(), 32));
   return pairs;
 }
@@ -258,9 +255,8 @@ int check_single_bytes(size_t bytes, size_t number) {
   static const std::vector<Pair> pairs = pairs_of(bytes);  // static: a free could flush blocks that look damaged
   if (pairs.size() < 2 * std::size(kStates)) return dprintf(errors, "%zu pairs", pairs.size()), 9;
   const auto state_of = [](size_t pair) { return kStates[pair % std::size(kStates)]; };
-  for (size_t i = 0; i < pairs.size(); ++i) {
+  for (size_t i = 0; i < pairs.size(); ++i)
     if (state_of(i) != State::used) api().free(pairs[i].low);
-  }
   for (size_t i = 0; i < pairs.size(); ++i) {
     char* const end = end_of(pairs[i].low, bytes);
     if (state_of(i) == State::changing) write_word(end, ~read_word(end));  // slab/state_word.h

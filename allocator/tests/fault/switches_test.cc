@@ -83,9 +83,8 @@ int options_are_writable() {
     const size_t length = std::strlen(marker);
     for (uintptr_t at = segment.start; at + length <= segment.end; ++at) {
       if (std::memcmp(reinterpret_cast<const void*>(at), marker, length) != 0) continue;
-      for (const Mapping& mapping : mappings()) {
+      for (const Mapping& mapping : mappings())
         if (mapping.holds(at)) return mapping.writes ? 1 : 0;
-      }
     }
   }
   return -1;

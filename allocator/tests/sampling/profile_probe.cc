@@ -249,11 +249,9 @@ const Act kActs[] = {{"history", history}, {"chains", chains}};
 }  // namespace
 
 int main(int, char** arguments) {
-  for (const Act& act : kActs) {
+  for (const Act& act : kActs)
     if (strcmp(act.name, arguments[1]) == 0) return act.run(arguments + 2);
-  }
-  for (const Call& call : kCalls) {
+  for (const Call& call : kCalls)
     if (strcmp(call.name, arguments[1]) == 0) return use_call(call, arguments + 2);
-  }
   return 2;
 }

@@ -237,9 +237,8 @@ int grow_around(const std::vector<std::pair<size_t, size_t>>& places) {
   void* first = api().malloc(1000);
   std::vector<Range> obstacles;
   const uintptr_t heap_end = mapping_end(first);
-  for (const auto& [distance, bytes] : places) {
+  for (const auto& [distance, bytes] : places)
     if (Range obstacle; place(heap_end, distance, bytes, obstacle)) obstacles.push_back(obstacle);
-  }
   if (obstacles.size() != places.size()) return 77;
   Random random(places.size());
   std::vector<Range> blocks;
@@ -248,9 +247,8 @@ int grow_around(const std::vector<std::pair<size_t, size_t>>& places) {
     const size_t bytes = random.log_uniform(16, 24 * kMiB);
     const Range block{static_cast<unsigned char*>(api().malloc(bytes)), bytes};
     if (block.start == nullptr) return 1;
-    for (const Range& obstacle : obstacles) {
+    for (const Range& obstacle : obstacles)
       if (obstacle.meets(block)) return 2;
-    }
     block.mark(static_cast<unsigned char>(blocks.size()));
     blocks.push_back(block);
     total += bytes;
@@ -261,9 +259,8 @@ int grow_around(const std::vector<std::pair<size_t, size_t>>& places) {
     api().free(blocks[i].start);
   }
   if (api().malloc_trim != nullptr) api().malloc_trim(0);
-  for (const Range& obstacle : obstacles) {
+  for (const Range& obstacle : obstacles)
     if (!obstacle.is_whole(kObstacle)) return 5;
-  }
   if (!subject().is_freestone) return 0;
   // Addresses there are foreign, not the heap's.
   for (const Range& obstacle : obstacles) {
