@@ -1,8 +1,6 @@
 """Beside others that define the functions: libraries before and behind ours, whatever theirs do, allocations included,
 and programs that replace operators."""
 
-from __future__ import annotations
-
 import datetime
 import unittest
 from pathlib import Path

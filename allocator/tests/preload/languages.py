@@ -1,7 +1,5 @@
 """Interpreters, virtual machines and compilers."""
 
-from __future__ import annotations
-
 import unittest
 from pathlib import Path
 

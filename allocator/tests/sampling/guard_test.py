@@ -1,7 +1,5 @@
 """Guarded samples: each misuse is reported with kind, block and stacks; a program without misuse sees nothing."""
 
-from __future__ import annotations
-
 import re
 import signal
 import unittest
