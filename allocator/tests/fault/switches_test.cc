@@ -7,7 +7,6 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -179,9 +178,7 @@ TEST_F(Switches, ChildrenFindTheSealClosed) {
       const bool can_set = set_option()("cgroup", marker) == 0;
       _exit(!can_set ? 1 : options_are_writable() != 0 ? 2 : 0);
     }
-    int status = 0;
-    waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0) << "round " << round;
+    EXPECT_EQ(wait_for(child), 0) << "round " << round;
   }
   over = true;
   other.join();

@@ -56,7 +56,6 @@ class Counting(unittest.TestCase):
         self.assertEqual((done.status, done.err), (0, ""), done)
         self.assertIn("one thread: 44 0 ", done.out)
 
-
     def test_not_by_a_program_whose_entries_lead_to_the_library(self) -> None:
         harness.require_freestone("a promise of libfreestone")
         probe = PROBES / "fixed_place_probe"

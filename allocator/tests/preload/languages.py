@@ -156,7 +156,6 @@ echo Normalizer::normalize("e\\u{301}", Normalizer::FORM_C), " ", grapheme_strle
 """
 
 
-
 # Object code is compared byte for byte: no name of the folder is in it.
 PLAIN = "-ffile-prefix-map=$PWD=."
 TWO_FILES = file("a.c", C_SOURCE) + file("b.c", "int all(int, int); int main(int c, char** v) { return (int)v[0][0] * 0 + (all(c, 3) == 0); }")

@@ -68,13 +68,12 @@ TEST(LimitFromTheStart, LeavesGuardsAndAddressesThatWait) {
   if (!subject().is_hardened) GTEST_SKIP() << "a promise of libfreestone-hardened";
   for (const auto resource : {RLIMIT_DATA, RLIMIT_AS}) {
     for (const char* mode : {"guarded:end", "guarded:freed"}) {
-      const ChildEnd end = run_in_child([&] {
+      EXPECT_TRUE(dies_by(SIGSEGV, [&] {
         const rlimit value{4096 * kMiB, 4096 * kMiB};
         if (setrlimit(resource, &value) != 0) return 125;
         execl((kProbes + "/fault_probe").c_str(), "fault_probe", mode, static_cast<char*>(nullptr));
         return 126;
-      });
-      EXPECT_EQ(end.signal, SIGSEGV) << mode << ": " << end.describe();
+      })) << mode;
     }
   }
 }
