@@ -67,12 +67,6 @@ FREESTONE_APART void* allocate_for_new(usize bytes, usize alignment, Origin orig
   return alignment <= kGranule ? serve_malloc(bytes, origin) : serve_aligned(bytes, alignment, origin);
 }
 
-// The hardened build's fast path.
-FREESTONE_INLINE void* serve_new(usize bytes, Origin origin) {
-  if (FREESTONE_UNLIKELY(malloc_is_anothers())) return allocate_for_new(bytes, kUnaligned, origin);
-  return serve_malloc(bytes, origin);
-}
-
 // Calls the new-handler until there is memory. Null when there is no handler.
 FREESTONE_SLOW void* retry_with_handler(usize bytes, usize alignment, Origin origin) {
   while (true) {
@@ -110,7 +104,8 @@ FREESTONE_SLOW void* new_miss(usize bytes) {
 template <Retry retry = new_slow>
 FREESTONE_INLINE void* new_block(usize bytes, Origin origin) {
   if constexpr (kChecksEveryCall) {
-    void* block = serve_new(bytes, origin);
+    const bool is_ours = FREESTONE_LIKELY(!malloc_is_anothers());
+    void* block = is_ours ? serve_malloc(bytes, origin) : allocate_for_new(bytes, kUnaligned, origin);
     return FREESTONE_LIKELY(block != nullptr) ? block : retry(bytes, kUnaligned, origin);
   } else {
     return allocate<new_miss<retry>>(bytes);
