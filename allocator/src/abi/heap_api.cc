@@ -92,8 +92,7 @@ FREESTONE_EXPORT int freestone_set_callbacks(const struct freestone_callbacks* w
   place.handler = {ask_program, &place.given};
   told_callbacks.store_release(current_callbacks);
   if (wanted->out_of_memory != nullptr) in_force.out_of_memory.store_release(&place.handler);
-  if (wanted->corruption != nullptr)
-    in_force.corruption.store_release(reinterpret_cast<const void*>(tell_program));
+  if (wanted->corruption != nullptr) in_force.corruption.store_release(reinterpret_cast<const void*>(tell_program));
   return 0;
 }
 

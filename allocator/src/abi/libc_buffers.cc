@@ -8,7 +8,6 @@
 #include <dlfcn.h>
 #include <sys/types.h>
 
-#include <cstddef>
 #include <cstring>
 
 #include "base/compiler.h"

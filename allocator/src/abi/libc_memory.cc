@@ -7,8 +7,6 @@
 
 #include <dlfcn.h>
 
-#include <cstddef>
-
 #include "base/compiler.h"
 #include "hardened/memory.h"
 

@@ -67,12 +67,6 @@ FREESTONE_APART void* allocate_for_new(usize bytes, usize alignment, Origin orig
   return alignment <= kGranule ? serve_malloc(bytes, origin) : serve_aligned(bytes, alignment, origin);
 }
 
-// The hardened build's fast path.
-FREESTONE_INLINE void* serve_new(usize bytes, Origin origin) {
-  if (FREESTONE_UNLIKELY(malloc_is_anothers())) return allocate_for_new(bytes, kUnaligned, origin);
-  return serve_malloc(bytes, origin);
-}
-
 // Calls the new-handler until there is memory. Null when there is no handler.
 FREESTONE_SLOW void* retry_with_handler(usize bytes, usize alignment, Origin origin) {
   while (true) {
@@ -97,62 +91,41 @@ FREESTONE_SLOW void* new_nothrow_slow(usize bytes, usize alignment, Origin origi
   }
 }
 
+// Of each form of new: what it calls when there is no memory, new_slow or new_nothrow_slow.
+using Retry = void*(usize bytes, usize alignment, Origin origin);
+
 // Tail-called by the fast path, which has looked into the thread cache already.
+template <Retry retry>
 FREESTONE_SLOW void* new_miss(usize bytes) {
   void* block = passes_on(false) ? allocate_elsewhere(bytes) : allocate_slow(bytes);
-  return FREESTONE_LIKELY(block != nullptr) ? block : new_slow(bytes, kUnaligned, Origin::new_object);
+  return FREESTONE_LIKELY(block != nullptr) ? block : retry(bytes, kUnaligned, Origin::new_object);
 }
 
-FREESTONE_SLOW void* new_miss_nothrow(usize bytes) {
-  void* block = passes_on(false) ? allocate_elsewhere(bytes) : allocate_slow(bytes);
-  return FREESTONE_LIKELY(block != nullptr) ? block : new_nothrow_slow(bytes, kUnaligned, Origin::new_object);
-}
-
+template <Retry retry = new_slow>
 FREESTONE_INLINE void* new_block(usize bytes, Origin origin) {
   if constexpr (kChecksEveryCall) {
-    void* block = serve_new(bytes, origin);
-    return FREESTONE_LIKELY(block != nullptr) ? block : new_slow(bytes, kUnaligned, origin);
+    const bool is_ours = FREESTONE_LIKELY(!malloc_is_anothers());
+    void* block = is_ours ? serve_malloc(bytes, origin) : allocate_for_new(bytes, kUnaligned, origin);
+    return FREESTONE_LIKELY(block != nullptr) ? block : retry(bytes, kUnaligned, origin);
   } else {
-    return allocate<new_miss>(bytes);
+    return allocate<new_miss<retry>>(bytes);
   }
 }
 
-FREESTONE_INLINE void* new_block_nothrow(usize bytes, Origin origin) {
-  if constexpr (kChecksEveryCall) {
-    void* block = serve_new(bytes, origin);
-    return FREESTONE_LIKELY(block != nullptr) ? block : new_nothrow_slow(bytes, kUnaligned, origin);
-  } else {
-    return allocate<new_miss_nothrow>(bytes);
-  }
-}
-
+template <Retry retry>
 FREESTONE_SLOW void* new_aligned_miss(usize bytes, usize alignment) {
   void* block =
       passes_on(true) ? allocate_elsewhere_aligned(bytes, alignment) : allocate_aligned_slow(bytes, alignment);
-  return FREESTONE_LIKELY(block != nullptr) ? block : new_slow(bytes, alignment, Origin::new_object);
+  return FREESTONE_LIKELY(block != nullptr) ? block : retry(bytes, alignment, Origin::new_object);
 }
 
-FREESTONE_SLOW void* new_aligned_miss_nothrow(usize bytes, usize alignment) {
-  void* block =
-      passes_on(true) ? allocate_elsewhere_aligned(bytes, alignment) : allocate_aligned_slow(bytes, alignment);
-  return FREESTONE_LIKELY(block != nullptr) ? block : new_nothrow_slow(bytes, alignment, Origin::new_object);
-}
-
+template <Retry retry = new_slow>
 FREESTONE_INLINE void* new_aligned(usize bytes, std::align_val_t alignment, Origin origin) {
   if constexpr (kChecksEveryCall) {
     void* block = allocate_for_new(bytes, static_cast<usize>(alignment), origin);
-    return block != nullptr ? block : new_slow(bytes, static_cast<usize>(alignment), origin);
+    return block != nullptr ? block : retry(bytes, static_cast<usize>(alignment), origin);
   } else {
-    return allocate_aligned<new_aligned_miss>(bytes, static_cast<usize>(alignment));
-  }
-}
-
-FREESTONE_INLINE void* new_aligned_nothrow(usize bytes, std::align_val_t alignment, Origin origin) {
-  if constexpr (kChecksEveryCall) {
-    void* block = allocate_for_new(bytes, static_cast<usize>(alignment), origin);
-    return block != nullptr ? block : new_nothrow_slow(bytes, static_cast<usize>(alignment), origin);
-  } else {
-    return allocate_aligned<new_aligned_miss_nothrow>(bytes, static_cast<usize>(alignment));
+    return allocate_aligned<new_aligned_miss<retry>>(bytes, static_cast<usize>(alignment));
   }
 }
 
@@ -254,11 +227,12 @@ EXPORT void* operator new[](std::size_t bytes) {
   return new_array([=] { return operators_in_use.create(bytes); }, [=] { return new_block(bytes, kArray); });
 }
 EXPORT void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  return new_nothrow([=] { return operators_in_use.create(bytes); }, [=] { return new_block_nothrow(bytes, kObject); });
+  return new_nothrow([=] { return operators_in_use.create(bytes); },
+                     [=] { return new_block<new_nothrow_slow>(bytes, kObject); });
 }
 EXPORT void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
   return new_nothrow([=] { return operators_in_use.create_array(bytes); },
-                     [=] { return new_block_nothrow(bytes, kArray); });
+                     [=] { return new_block<new_nothrow_slow>(bytes, kArray); });
 }
 EXPORT void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return new_aligned(bytes, alignment, kObject);
@@ -272,11 +246,11 @@ EXPORT void* operator new[](std::size_t bytes, std::align_val_t alignment) {
 }
 EXPORT void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
   return new_nothrow([=] { return operators_in_use.create_aligned(bytes, alignment); },
-                     [=] { return new_aligned_nothrow(bytes, alignment, kObject); });
+                     [=] { return new_aligned<new_nothrow_slow>(bytes, alignment, kObject); });
 }
 EXPORT void* operator new[](std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
   return new_nothrow([=] { return operators_in_use.create_aligned_array(bytes, alignment); },
-                     [=] { return new_aligned_nothrow(bytes, alignment, kArray); });
+                     [=] { return new_aligned<new_nothrow_slow>(bytes, alignment, kArray); });
 }
 
 EXPORT void operator delete(void* block) noexcept { release<false>(block, kObject); }

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 static const size_t kSizes[] = {
     0,        1,         100,        5000,            40000,        200000,

@@ -1,7 +1,5 @@
 """What each call returns and leaves in errno is what it is on the C library's malloc, for every size and alignment."""
 
-from __future__ import annotations
-
 import re
 import unittest
 

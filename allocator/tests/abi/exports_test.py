@@ -1,7 +1,5 @@
 """The shared library as a file: what it exports, what it needs, how it may be loaded."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import unittest

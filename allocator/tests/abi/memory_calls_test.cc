@@ -182,8 +182,7 @@ TEST(MismatchedFree, IsSeenOfEverySize) {
        [](size_t n, bool wrong) { wrong ? api().free(operator new(n)) : delete_object(operator new(n)); }},
       {"delete of an array",
        [](size_t n, bool wrong) { wrong ? delete_object(new_array(n)) : operator delete[](new_array(n)); }},
-      {"realloc of new",
-       [](size_t n, bool wrong) { api().realloc(wrong ? operator new(n) : api().malloc(n), n + 1); }},
+      {"realloc of new", [](size_t n, bool wrong) { api().realloc(wrong ? operator new(n) : api().malloc(n), n + 1); }},
   };
   for (const size_t bytes : kEverySize) {
     for (const Mismatch& mismatch : kMismatches) {

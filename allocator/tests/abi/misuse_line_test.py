@@ -1,7 +1,5 @@
 """The line that a detected misuse writes: as text, and as one JSON object with on_error_format:json."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

@@ -1,7 +1,5 @@
 """FREESTONE_CONF and FREESTONE_DISABLE: what they change, what they answer to a mistake, and when they are ignored."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

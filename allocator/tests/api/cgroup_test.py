@@ -3,8 +3,6 @@
 Some tests make up a group's files; others run in a real group.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

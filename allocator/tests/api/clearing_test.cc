@@ -147,9 +147,8 @@ TEST_F(Clearing, AWriteIntoALargerRunBeyondTheStockIsSeen) {
             earn_nothing();
             spend_the_stock();
             volatile char* const block = come_and_go(bytes, touched);
-            for (size_t i = 0; i < bytes; i += 100) {
+            for (size_t i = 0; i < bytes; i += 100)
               if (block[i] != 0) _exit(2);
-            }
             block[offset] = 'B';
             if (again) free(calloc(1, bytes));
             exit(0);
@@ -176,9 +175,8 @@ void write_among_free_spans() {
   }
   for (volatile char* block : blocks) free(const_cast<char*>(block));
   for (size_t bytes = kFreed + 100 * 1024; bytes < 1000 * 1024; bytes += 20 * 1024) come_and_go(bytes, bytes);
-  for (volatile char* block : blocks) {
+  for (volatile char* block : blocks)
     for (size_t at = 0; at < kFreed; at += 4096) block[at] = 'B';
-  }
   for (int i = 0; i < 400; ++i) static_cast<volatile char*>(malloc(kTaken))[0] = 'A';
 }
 

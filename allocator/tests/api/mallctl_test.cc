@@ -52,9 +52,8 @@ TEST(Mallctl, DecaysPagesInsideSlabs) {
   const auto decay_ms = get<ssize_t>("arenas.dirty_decay_ms");
   ASSERT_EQ(set<ssize_t>("arenas.dirty_decay_ms", -1), 0);
   Blocks stays(15000, 4000), goes(48000, 1000);
-  for (size_t k = 0; k < goes.size(); ++k) {
+  for (size_t k = 0; k < goes.size(); ++k)
     if (k % 8 != 0) free(std::exchange(goes[k], nullptr));
-  }
   ASSERT_EQ(set<ssize_t>("arenas.dirty_decay_ms", 2), 0);
   const uint64_t purged = stats().purged_bytes;
   const auto gone = [&] { return stats().purged_bytes - purged; };
@@ -198,9 +197,8 @@ TEST(Mallopt, WhatIsKeptMayChangeWhileLargeBlocksAreKept) {
   Blocks beside(1, 24 * kMiB);
   for (const std::string value : {"16m", "64k", "1g", "0", "16m", "0"}) {
     ASSERT_EQ(freestone_option_set("dirty_bytes", value.c_str()), 0);
-    for (int k = 0; k < 4; ++k) {
+    for (int k = 0; k < 4; ++k)
       for (const size_t bytes : {kMiB - kMiB / 8, kMiB / 4 + kMiB / 8, kMiB / 2}) Blocks(1, bytes).release();
-    }
     const freestone_stats s = stats();
     EXPECT_EQ(s.live_bytes + s.cached_bytes + s.slab_free_bytes + s.dirty_bytes + s.clean_bytes,
               s.committed_bytes + s.mapped_bytes);

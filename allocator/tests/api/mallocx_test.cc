@@ -171,9 +171,8 @@ TEST(Arenas, AreMadeAndDestroyedByManyThreads) {
       std::set<void*> blocks;
       for (size_t bytes = 8; bytes < 100'000; bytes *= 3)
         ASSERT_TRUE(blocks.insert(std::memset(mallocx(bytes, of_arena(number)), 1, bytes)).second);
-      for (void* block : blocks) {
+      for (void* block : blocks)
         if (round % 2 == 0) free(block);
-      }
       destroy(number);
     }
   };

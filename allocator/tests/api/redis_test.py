@@ -1,7 +1,5 @@
 """Redis is built for jemalloc: preloaded with Freestone it asks mallctl, and gets this heap's figures."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,6 +1,5 @@
 // Statistics: they agree with themselves, with a count kept beside them, and cost what is promised.
 #include <fcntl.h>
-#include <limits.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -64,9 +64,8 @@ TEST(Walk, VisitsEachLiveBlockOnceAndNothingElse) {
   const void* freed[] = {blocks[0], blocks[1], blocks[blocks.size() / 2]};
   blocks.release();
   ASSERT_EQ(freestone_walk(Seen::add, &before), 0);
-  for (size_t i = 0; i < before.count; ++i) {
+  for (size_t i = 0; i < before.count; ++i)
     for (const void* block : freed) EXPECT_NE(before.blocks[i], block) << "a freed block was visited";
-  }
   freestone_heap_destroy(heap);
 }
 

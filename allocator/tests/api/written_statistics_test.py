@@ -1,7 +1,5 @@
 """Statistics that the library writes by itself: at exit, to a file, at intervals, on a signal, and on the live page."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -37,9 +37,8 @@ void set_up(bool low_offered, bool stale_group) {
 }
 
 std::string judge(const Tokens& tokens, const int (&offered)[2]) {
-  for (int s = 0; s < 2; ++s) {
+  for (int s = 0; s < 2; ++s)
     if (tokens.claimed[s] + lies_in_tree(kSlabs[s]) != offered[s]) return "a token is lost or doubled";
-  }
   int in_tree = lies_in_tree(kLow) + lies_in_tree(kHigh);
   Atomic<UnitIndex> watch;
   while (RoomTree(0, kClass).claim_lowest(watch) != kNoUnit) --in_tree;
@@ -56,9 +55,8 @@ Outcome search(bool low_offered, bool stale_group, std::vector<int> actors, Boun
     tokens = {};
     offered[0] = low_offered;
     offered[1] = 0;
-    for (const int actor : actors) {
+    for (const int actor : actors)
       if (actor > 0) ++offered[actor - 1];
-    }
   };
   for (const int actor : actors) {
     scenario.threads.push_back([actor] {

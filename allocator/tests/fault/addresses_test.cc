@@ -87,12 +87,10 @@ void expect_promised_rates(unsigned kept) {
   for (const size_t block_bytes : block_sizes()) {
     std::vector<char*> blocks(kGuesses + 1);
     for (char*& block : blocks) block = static_cast<char*>(api().malloc(block_bytes - kHeldBackBytes));
-    for (unsigned k = 0; kept != 0 && k <= kGuesses; ++k) {
+    for (unsigned k = 0; kept != 0 && k <= kGuesses; ++k)
       if (k % 8 >= kept) api().free(std::exchange(blocks[k], nullptr));
-    }
-    for (char*& block : blocks) {
+    for (char*& block : blocks)
       if (block == nullptr) block = static_cast<char*>(api().malloc(block_bytes - kHeldBackBytes));
-    }
     std::map<ptrdiff_t, unsigned> steps;  // from each of the blocks to the next
     for (size_t k = 1; k < blocks.size(); ++k) ++steps[blocks[k] - blocks[k - 1]];
     unsigned most = 0;
@@ -340,9 +338,8 @@ TEST_F(LargeRuns, WaitingFailsNoAllocation) {
   EXPECT_TRUE(ends_well([] {
     using SetOption = int (*)(const char*, const char*);
     const auto set_option = reinterpret_cast<SetOption>(dlsym(RTLD_DEFAULT, "freestone_option_set"));
-    for (const size_t bytes : kLargeSizes) {
+    for (const size_t bytes : kLargeSizes)
       for (int k = 0; k < 100; ++k) api().free(take(bytes, 8));
-    }
     if (set_option("limit_hard", "192m") != 0) return 1;
     for (int round = 0; round < 300; ++round) {
       for (const size_t bytes : kLargeSizes) {
@@ -409,9 +406,8 @@ class Siblings : public HardenedTest {
       const size_t count = bytes < 1000 ? 3000 : bytes < 30000 ? 300 : 60;
       for (size_t k = 0; k < count; ++k) blocks.push_back(static_cast<char*>(api().malloc(bytes)));
     }
-    for (size_t k = 0; k < blocks.size(); ++k) {
+    for (size_t k = 0; k < blocks.size(); ++k)
       if (k % 3 != 0) api().free(blocks[k]);
-    }
   }
 
   // The next blocks of one size in a child, with frees between them; zeros where it died.

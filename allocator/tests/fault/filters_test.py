@@ -5,8 +5,6 @@ in use; then follow all calls, sizes, threads, growth, purges, what the C librar
 the program with its handlers.
 """
 
-from __future__ import annotations
-
 import errno
 import functools
 import signal

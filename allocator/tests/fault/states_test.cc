@@ -2,7 +2,6 @@
 // checks the words of a large heap part by part.
 #include <gtest/gtest.h>
 #include <setjmp.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,9 +50,8 @@ Pair pair_of(size_t bytes) {
     std::memset(block, 0x5a, bytes);
   }
   for (size_t i = count / 8; i < count; ++i) {
-    for (size_t k = count / 8; k < count; ++k) {
+    for (size_t k = count / 8; k < count; ++k)
       if (blocks[k] == blocks[i] + block_bytes(bytes)) return {blocks[i], blocks[k]};
-    }
   }
   return {};
 }
@@ -94,14 +92,14 @@ class States : public HardenedTest {};
 
 // What is done to a pair in a child, with an act at its end, ends the child by SIGABRT.
 void expect_seen(size_t bytes, const Act& act, const std::function<void(const Pair&)>& damage, uint64_t word = 0) {
-  const ChildEnd end = run_in_child([&] {
+  const auto be_damaged = [&] {
     const Pair pair = pair_of(bytes);
     if (pair.low == nullptr) return 9;
     damage(pair);
     act.run(pair, kTooMany);
     return 0;
-  });
-  EXPECT_EQ(end.signal, SIGABRT) << bytes << " bytes, word " << word << ", " << act.name << ": " << end.describe();
+  };
+  EXPECT_TRUE(dies_by(SIGABRT, be_damaged)) << bytes << " bytes, word " << word << ", " << act.name;
 }
 
 // An overflow over the last word, whose low neighbour's content is `fill`, that goes on into the next block.
@@ -130,19 +128,16 @@ TEST_F(States, AForgedWordIsSeenAtEveryMoment) {
 TEST_F(States, ZerosOverAnEndAreSeenInAChildOfAThreadedProgram) {
   std::atomic<bool> done = false;
   const auto work = [&] {
-    while (!done) {
+    while (!done)
       for (void* volatile block : {api().malloc(24), api().malloc(424), api().malloc(824)}) api().free(block);
-    }
   };
   std::thread others[2] = {std::thread{work}, std::thread{work}};
   const Pair pair = pair_of(24);
   for (int round = 0; round < 20; ++round) {
-    const ChildEnd end = run_in_child([&] {
+    EXPECT_TRUE(dies_by(SIGABRT, [&] {
       for (char* at = pair.low; at != pair.high + kWordBytes; ++at) *static_cast<volatile char*>(at) = 0;
       api().free(pair.high);
-      return 0;
-    });
-    EXPECT_EQ(end.signal, SIGABRT) << end.describe();
+    }));
   }
   done = true;
   for (std::thread& other : others) other.join();
@@ -210,14 +205,11 @@ const Act* const kActs[] = {&kCopyFrom, &kCopyTo,   &kFill, &kUsableSize, &kResi
 sigjmp_buf before_check;
 
 bool ends_by_abort() {
-  const pid_t child = fork();
-  if (child == 0) {
+  const int status = fork_and([]() -> int {
     std::signal(SIGABRT, SIG_DFL);
     std::exit(0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+  });
+  return status == 1000 + SIGABRT;
 }
 
 bool is_caught(const Act& act, const Pair& pair, size_t bytes) {
@@ -241,9 +233,8 @@ std::vector<Pair> pairs_of(size_t bytes) {
   for (char*& block : blocks) block = static_cast<char*>(api().malloc(bytes));
   std::sort(blocks.begin(), blocks.end());
   std::vector<Pair> pairs;
-  for (size_t i = 0; i + 1 < blocks.size(); ++i) {
+  for (size_t i = 0; i + 1 < blocks.size(); ++i)
     if (blocks[i + 1] == blocks[i] + block_bytes(bytes)) pairs.push_back({blocks[i], blocks[i + 1]}), ++i;
-  }
   pairs.resize(std::min<size_t>(pairs.size(), 32));
   return pairs;
 }
@@ -258,9 +249,8 @@ int check_single_bytes(size_t bytes, size_t number) {
   static const std::vector<Pair> pairs = pairs_of(bytes);  // static: a free could flush blocks that look damaged
   if (pairs.size() < 2 * std::size(kStates)) return dprintf(errors, "%zu pairs", pairs.size()), 9;
   const auto state_of = [](size_t pair) { return kStates[pair % std::size(kStates)]; };
-  for (size_t i = 0; i < pairs.size(); ++i) {
+  for (size_t i = 0; i < pairs.size(); ++i)
     if (state_of(i) != State::used) api().free(pairs[i].low);
-  }
   for (size_t i = 0; i < pairs.size(); ++i) {
     char* const end = end_of(pairs[i].low, bytes);
     if (state_of(i) == State::changing) write_word(end, ~read_word(end));  // slab/state_word.h
@@ -297,8 +287,7 @@ int check_single_bytes(size_t bytes, size_t number) {
 TEST_F(States, AnyWrongByteOfAnyLastWordIsSeen) {
   size_t number = 0;
   for (size_t bytes = 24; bytes + kWordBytes <= kSlabBytesMax; bytes = block_bytes(bytes + 1) - kWordBytes) {
-    const ChildEnd end = run_in_child([&] { return check_single_bytes(bytes, number); });
-    EXPECT_TRUE(end.exited_with(0)) << bytes << " bytes: " << end.describe();
+    EXPECT_TRUE(ends_well([&] { return check_single_bytes(bytes, number); })) << bytes << " bytes";
     ++number;
   }
   EXPECT_EQ(number, 71U);
@@ -308,7 +297,7 @@ TEST_F(States, AnyWrongByteOfAnyLastWordIsSeen) {
 TEST_F(States, WhatTheProgramMayWriteIsNoDamage) {
   for (const size_t bytes : kSizes) {
     for (const uint64_t word : kForged) {
-      const ChildEnd end = run_in_child([&] {
+      const auto use = [&] {
         const Pair pair = pair_of(bytes);
         if (pair.low == nullptr) return 9;
         std::memset(pair.low, 0, bytes);
@@ -318,8 +307,8 @@ TEST_F(States, WhatTheProgramMayWriteIsNoDamage) {
         api().free(pair.low);
         api().malloc_trim(0);
         std::exit(0);
-      });
-      EXPECT_TRUE(end.exited_with(0)) << bytes << " bytes, word " << word << ": " << end.describe();
+      };
+      EXPECT_TRUE(ends_well(use)) << bytes << " bytes, word " << word;
     }
   }
 }

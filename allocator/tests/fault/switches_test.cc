@@ -5,10 +5,8 @@
 #include <link.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -84,9 +82,8 @@ int options_are_writable() {
     const size_t length = std::strlen(marker);
     for (uintptr_t at = segment.start; at + length <= segment.end; ++at) {
       if (std::memcmp(reinterpret_cast<const void*>(at), marker, length) != 0) continue;
-      for (const Mapping& mapping : mappings()) {
+      for (const Mapping& mapping : mappings())
         if (mapping.holds(at)) return mapping.writes ? 1 : 0;
-      }
     }
   }
   return -1;
@@ -181,9 +178,7 @@ TEST_F(Switches, ChildrenFindTheSealClosed) {
       const bool can_set = set_option()("cgroup", marker) == 0;
       _exit(!can_set ? 1 : options_are_writable() != 0 ? 2 : 0);
     }
-    int status = 0;
-    waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0) << "round " << round;
+    EXPECT_EQ(wait_for(child), 0) << "round " << round;
   }
   over = true;
   other.join();

@@ -56,9 +56,8 @@ static size_t neighbour_count(void) {
 
 static const char* take_mappings(size_t count) {
   char* const pages = mmap(NULL, (count + 1) * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  for (size_t k = 1; k < count; k += 2) {
+  for (size_t k = 1; k < count; k += 2)
     if (pages == MAP_FAILED || mprotect(pages + k * kPage, kPage, PROT_READ) != 0) return "refused";
-  }
   return "got";
 }
 
@@ -66,9 +65,8 @@ int main(int argc, char** argv) {
   if (argc != 4) return 2;
   const size_t count = (size_t)atol(argv[1]);
   const size_t start = mapping_count();
-  for (size_t k = 0; k < count; ++k) {
+  for (size_t k = 0; k < count; ++k)
     if ((blocks[k] = malloc(size())) == NULL) return 3;
-  }
   const size_t filled = mapping_count();
   size_t moved = filled, neighbours = 0;
   for (long k = 0; k < atol(argv[2]); ++k) {

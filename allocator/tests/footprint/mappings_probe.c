@@ -15,9 +15,8 @@ int main(int argc, char** argv) {
   size_t count = 0;
   int length = snprintf(out, sizeof out, "%zu", mapping_count());
   for (int k = 2; k < argc; ++k) {
-    for (; count * bytes < (size_t)atol(argv[k]) << 30; ++count) {
+    for (; count * bytes < (size_t)atol(argv[k]) << 30; ++count)
       if ((blocks[count] = malloc(bytes - 4096)) == NULL) return 3;
-    }
     length += snprintf(out + length, sizeof out - (size_t)length, " %zu", mapping_count());
   }
   for (size_t k = 0; k < count; k += 2) free(blocks[k]);

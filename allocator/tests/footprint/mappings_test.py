@@ -4,8 +4,6 @@ large heap is, with the guards of a kernel that has no guard regions too.
 The first two are compared with the C library's malloc.
 """
 
-from __future__ import annotations
-
 import re
 import resource
 import shutil

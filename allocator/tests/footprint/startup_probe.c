@@ -21,7 +21,6 @@ int main(void) {
   getrusage(RUSAGE_SELF, &usage);
   const int file = open("/proc/self/smaps_rollup", O_RDONLY);
   if (file < 0 || read(file, text, sizeof text - 1) <= 0) return 1;
-  const int length =
-      snprintf(out, sizeof out, "%ld %ld %ld\n", field("Rss:"), field("Anonymous:"), usage.ru_minflt);
+  const int length = snprintf(out, sizeof out, "%ld %ld %ld\n", field("Rss:"), field("Anonymous:"), usage.ru_minflt);
   return write(1, out, (size_t)length) == length ? 0 : 1;
 }

@@ -1,7 +1,5 @@
 """What merely loading the library costs an empty program, compared with the C library's malloc."""
 
-from __future__ import annotations
-
 import statistics
 import sys
 import unittest

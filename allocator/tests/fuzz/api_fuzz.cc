@@ -135,12 +135,8 @@ void release(Held& h, uint8_t how) {
     how % 2 == 0 ? freestone_free_aligned_sized(gone.start, gone.alignment, gone.size) : freestone_free(gone.start);
   } else {
     switch (how % 4) {
-      case 0:
-        freestone_free_sized(gone.start, gone.size);
-        break;
-      case 1:
-        freestone_cfree(gone.start);
-        break;
+      case 0: freestone_free_sized(gone.start, gone.size); break;
+      case 1: freestone_cfree(gone.start); break;
       case 2:
         if (gone.size == 0) {
           freestone_free(gone.start);
@@ -148,8 +144,7 @@ void release(Held& h, uint8_t how) {
           FUZZ_EXPECT(freestone_realloc(gone.start, 0) == nullptr);
         }
         break;
-      default:
-        freestone_free(gone.start);
+      default: freestone_free(gone.start);
     }
   }
   FUZZ_EXPECT(errno == 77);
@@ -164,8 +159,7 @@ void allocate(Held& h, uint8_t how, Input& input) {
   errno = 0;
   switch (how % 9) {
     case 0:
-    case 1:
-      return admit(h, freestone_malloc(size), size, 0, mark);
+    case 1: return admit(h, freestone_malloc(size), size, 0, mark);
     case 2: {
       const size_t count = 1 + mark % 5;
       void* memory = freestone_calloc(count, size);
@@ -173,8 +167,7 @@ void allocate(Held& h, uint8_t how, Input& input) {
         for_marked(count * size, [&](size_t k) { FUZZ_EXPECT(static_cast<unsigned char*>(memory)[k] == 0); });
       return admit(h, memory, memory == nullptr && size > SIZE_MAX / count ? SIZE_MAX : count * size, 0, mark);
     }
-    case 3:
-      return admit(h, freestone_aligned_alloc(alignment, size), size, alignment, mark);
+    case 3: return admit(h, freestone_aligned_alloc(alignment, size), size, alignment, mark);
     case 4: {
       void* memory = nullptr;
       const int answer = freestone_posix_memalign(&memory, alignment, size);
@@ -182,8 +175,7 @@ void allocate(Held& h, uint8_t how, Input& input) {
       FUZZ_EXPECT(answer == 0 || answer == ENOMEM);
       return admit(h, memory, size, alignment, mark);
     }
-    case 5:
-      return admit(h, freestone_memalign(alignment, size), size, alignment, mark);
+    case 5: return admit(h, freestone_memalign(alignment, size), size, alignment, mark);
     case 6: {
       void* memory = mark % 2 == 0 ? freestone_valloc(size) : freestone_pvalloc(size);
       FUZZ_EXPECT(reinterpret_cast<uintptr_t>(memory) % kPage == 0);
@@ -197,10 +189,8 @@ void allocate(Held& h, uint8_t how, Input& input) {
       }
       return;
     }
-    case 7:
-      return admit(h, freestone_realloc(nullptr, size), size, 0, mark);
-    default:
-      return admit(h, freestone_reallocarray(nullptr, 1, size), size, 0, mark);
+    case 7: return admit(h, freestone_realloc(nullptr, size), size, 0, mark);
+    default: return admit(h, freestone_reallocarray(nullptr, 1, size), size, 0, mark);
   }
 }
 
@@ -298,18 +288,10 @@ void ask(uint8_t how, Input& input, const Held& h) {
   freestone_stats stats{};
   stats.version = FREESTONE_STATS_VERSION;
   switch (how % 16) {
-    case 0:
-      freestone_malloc_trim(input.number(3));
-      break;
-    case 1:
-      freestone_trim(input.number(3));
-      break;
-    case 2:
-      freestone_flush_thread();
-      break;
-    case 3:
-      FUZZ_EXPECT(freestone_get_stats(&stats) == 0);
-      break;
+    case 0: freestone_malloc_trim(input.number(3)); break;
+    case 1: freestone_trim(input.number(3)); break;
+    case 2: freestone_flush_thread(); break;
+    case 3: FUZZ_EXPECT(freestone_get_stats(&stats) == 0); break;
     case 4: {
       if (concurrent || is_child) break;
       size_t live = 0;
@@ -332,18 +314,10 @@ void ask(uint8_t how, Input& input, const Held& h) {
       FUZZ_EXPECT(freestone_malloc_info(0, nowhere) == 0);
       break;
     }
-    case 8:
-      FUZZ_EXPECT(freestone_stats_write(1023, FREESTONE_JSON) == EIO);
-      break;
-    case 9:
-      freestone_mallopt(M_ARENA_MAX, input.byte() % 17);
-      break;
-    case 10:
-      freestone_mallinfo2();
-      break;
-    case 11:
-      input.byte() % 4 != 0 ? freestone_prof_start() : freestone_prof_stop();
-      break;
+    case 8: FUZZ_EXPECT(freestone_stats_write(1023, FREESTONE_JSON) == EIO); break;
+    case 9: freestone_mallopt(M_ARENA_MAX, input.byte() % 17); break;
+    case 10: freestone_mallinfo2(); break;
+    case 11: input.byte() % 4 != 0 ? freestone_prof_start() : freestone_prof_stop(); break;
     case 12:
       if (freestone_prof_is_active() != 0) freestone_prof_dump(scratch_path());
       break;

@@ -38,16 +38,10 @@ void expect_within_bounds(const OptionInfo& info) {
   const char* const field = reinterpret_cast<const char*>(&options) + info.offset;
   u64 number = 0;
   switch (info.kind) {
-    case OptionKind::flag:
-      std::memcpy(&number, field, sizeof(bool));
-      break;
-    case OptionKind::choice:
-      std::memcpy(&number, field, sizeof(u32));
-      break;
+    case OptionKind::flag: std::memcpy(&number, field, sizeof(bool)); break;
+    case OptionKind::choice: std::memcpy(&number, field, sizeof(u32)); break;
     case OptionKind::bytes:
-    case OptionKind::number:
-      std::memcpy(&number, field, sizeof(u64));
-      break;
+    case OptionKind::number: std::memcpy(&number, field, sizeof(u64)); break;
     case OptionKind::limit:
       std::memcpy(&number, field, sizeof(u64));
       if ((number & kPercentBit) != 0) {
@@ -55,9 +49,7 @@ void expect_within_bounds(const OptionInfo& info) {
         return;
       }
       break;
-    case OptionKind::text:
-      FUZZ_EXPECT(std::memchr(field, '\0', kOptionTextBytes) != nullptr);
-      return;
+    case OptionKind::text: FUZZ_EXPECT(std::memchr(field, '\0', kOptionTextBytes) != nullptr); return;
   }
   FUZZ_EXPECT(number >= info.minimum && number <= info.maximum);
 }

@@ -26,9 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const StackBounds stack_bounds{reinterpret_cast<usize>(stack.get()), reinterpret_cast<usize>(stack.get() + kWords)};
   Registers registers{};
   registers.pc = reinterpret_cast<usize>(tables.get());
-  for (unsigned reg = 0; reg < Registers::kCount; ++reg) {
+  for (unsigned reg = 0; reg < Registers::kCount; ++reg)
     if ((known >> (reg % 32) & 1) != 0) registers.set(reg, reinterpret_cast<usize>(&stack[reg % kWords]));
-  }
 
   Row row;
   const u8* const start = bounds.start + header;

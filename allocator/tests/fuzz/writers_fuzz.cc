@@ -232,12 +232,8 @@ void write_trace(fuzz::Input input) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   switch (data[0] % 3) {
-    case 0:
-      write_profiles({data + 1, size - 1});
-      break;
-    case 1:
-      write_trace({data + 1, size - 1});
-      break;
+    case 0: write_profiles({data + 1, size - 1}); break;
+    case 1: write_trace({data + 1, size - 1}); break;
     default: {
       TraceFile file;
       read_back({data + 1, data + size}, file);

@@ -5,8 +5,6 @@ LIMITS hold whatever the table says. `fast_path_test.py --write` writes the tabl
 `fast_path_test.py --print` only prints the counts, of a hardened library too.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

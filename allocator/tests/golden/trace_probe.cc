@@ -7,7 +7,6 @@
 // With the argument `walks` it prints two calls on their way to the kernel: the malloc for which the heap grows, and
 // the free of another thread's block after which memory goes back.
 #include <dlfcn.h>
-#include <elf.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
@@ -22,7 +21,6 @@
 #include <new>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "support/subject.h"
 

@@ -5,8 +5,6 @@ its place in the page's list. A header in the list has code that ran, and so has
 room base is left out: the compiler decides what of it is a call.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -265,9 +265,7 @@ class Player {
         else
           api().free(block.start);
         break;
-      case Origin::kMemalign:
-        api().free(block.start);
-        break;
+      case Origin::kMemalign: api().free(block.start); break;
       case Origin::kNew:
         random_.below(2) == 0 ? ::operator delete(block.start) : ::operator delete(block.start, size);
         break;

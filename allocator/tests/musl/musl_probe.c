@@ -25,9 +25,8 @@ int freestone_is_active(void) __attribute__((weak));  /* absent where nothing is
 int freestone_get_stats(struct freestone_stats*) __attribute__((weak));
 
 static int is_filled(const unsigned char* block, size_t bytes, unsigned char with) {
-  for (size_t k = 0; k < bytes; ++k) {
+  for (size_t k = 0; k < bytes; ++k)
     if (block[k] != with) return 0;
-  }
   return 1;
 }
 

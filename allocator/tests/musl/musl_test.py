@@ -3,8 +3,6 @@
 usage: musl_test.py BUILD     the folder of this build, in which one for musl is made
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

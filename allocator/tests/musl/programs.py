@@ -6,8 +6,6 @@ Needs musl-tools, and apt for the sources. A C++ program needs zig, whose C++ li
 command (`python3 -m ziglang`, from PyPI); without it that program is not judged.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The library for aarch64: cross-compiled with Debian's compiler, and run by a program under emulation."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import unittest

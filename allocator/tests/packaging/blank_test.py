@@ -1,7 +1,5 @@
 """A checkout in a folder with a blank builds: an object of each target, and what is linked by files of the tree."""
 
-from __future__ import annotations
-
 import re
 
 from packaging_support import ROOT, InFolder, call

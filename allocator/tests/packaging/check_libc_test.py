@@ -1,7 +1,5 @@
 """The hardened library without the checks of libc's memory functions: their names are absent, the rest holds."""
 
-from __future__ import annotations
-
 import unittest
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Needs root and debootstrap, which fetches the Debian. The container file is foll
 in a container.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

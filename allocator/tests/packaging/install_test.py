@@ -3,8 +3,6 @@
 C programs find it by pkg-config, C++ programs by find_package.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

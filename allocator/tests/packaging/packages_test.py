@@ -3,8 +3,6 @@
 clean_root_test.py installs and removes them.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

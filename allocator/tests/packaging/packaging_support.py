@@ -1,7 +1,5 @@
 """What the packaging tests share: where things are, and commands that must succeed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

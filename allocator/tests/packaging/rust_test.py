@@ -1,7 +1,5 @@
 """Rust: the crate's own tests with and without the C names, its example, and jemalloc's interface on this library."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """A machine that adopts the library for every program: /etc/ld.so.preload of a Debian in namespaces of its own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import unittest

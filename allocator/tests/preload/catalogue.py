@@ -3,8 +3,6 @@
 One entry is a package, the program that must run on the library, and the script. A script prints digests of what it wrote.
 """
 
-from __future__ import annotations
-
 from preload.program import Program, file, scripted
 
 # What Go links without C is static. This one takes C's memory in many goroutines.

@@ -1,8 +1,6 @@
 """Beside others that define the functions: libraries before and behind ours, whatever theirs do, allocations included,
 and programs that replace operators."""
 
-from __future__ import annotations
-
 import datetime
 import unittest
 from pathlib import Path
@@ -57,7 +55,6 @@ class Counting(unittest.TestCase):
         done = run([probe], library=None, also_preload=preload)
         self.assertEqual((done.status, done.err), (0, ""), done)
         self.assertIn("one thread: 44 0 ", done.out)
-
 
     def test_not_by_a_program_whose_entries_lead_to_the_library(self) -> None:
         harness.require_freestone("a promise of libfreestone")

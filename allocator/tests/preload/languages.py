@@ -1,7 +1,5 @@
 """Interpreters, virtual machines and compilers."""
 
-from __future__ import annotations
-
 import unittest
 from pathlib import Path
 
@@ -156,7 +154,6 @@ foreach (["de_DE", "fr_FR", "en_US", "ja_JP"] as $locale) {
 }
 echo Normalizer::normalize("e\\u{301}", Normalizer::FORM_C), " ", grapheme_strlen("e\\u{301}a"), " ", count(array_unique(array_map("md5", $words))), "\\n";
 """
-
 
 
 # Object code is compared byte for byte: no name of the folder is in it.

@@ -4,8 +4,6 @@ A release's own lists of packages say which these are. Those that other tables r
 of what has no program that starts in a second. Who calls mimalloc by its own names (mi_malloc) keeps it.
 """
 
-from __future__ import annotations
-
 import re
 
 from preload.program import Program, scripted

@@ -1,7 +1,5 @@
 """How the library comes into a process: first of all, late, repeatedly, and how it leaves."""
 
-from __future__ import annotations
-
 import unittest
 from pathlib import Path
 

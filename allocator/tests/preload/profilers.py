@@ -3,8 +3,6 @@
 Both must see what they see on the C library's malloc: NEW-2.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The shape of one entry in the table of real programs."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from collections.abc import Callable

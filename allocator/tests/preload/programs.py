@@ -1,7 +1,5 @@
 """The tables of all programs; `python3 -m preload.programs` prints the names that ctest runs, for the build."""
 
-from __future__ import annotations
-
 from preload import adoption, catalogue, languages, linked, profilers, sandboxes, servers
 from preload.program import Program
 

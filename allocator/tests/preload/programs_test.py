@@ -3,8 +3,6 @@
 Status 77 when the program is not on this machine.
 """
 
-from __future__ import annotations
-
 import sys
 
 from preload.programs import PROGRAMS

@@ -8,8 +8,6 @@ of programs (preload.survey) and the tests that are labelled `roots`. Needs to b
 State it owns: the folder roots/ in FREESTONE_SOURCES. /etc/apt is read, never written.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """Servers and tools that confine themselves, in their own sandboxes: what they do afterwards is done on the library."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

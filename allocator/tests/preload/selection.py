@@ -1,7 +1,5 @@
 """What the suites run: which of the tests, with what builds and helpers, and what is left out and why."""
 
-from __future__ import annotations
-
 CPYTHON = """
     set list dict memoryview pickle sqlite3 xml_etree_c pyexpat bz2 fork1 ctypes
 """

@@ -1,7 +1,5 @@
 """Servers, set up and spoken to by their own tools, or over sockets in the scratch folder."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import socket

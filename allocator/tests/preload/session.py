@@ -1,7 +1,5 @@
 """One program under one allocator: a scratch folder, commands run in it, and the witness of who served malloc."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

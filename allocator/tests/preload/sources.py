@@ -3,8 +3,6 @@
 State it owns: the folder FREESTONE_SOURCES. /etc/apt is read, never written: the lists of sources lie in that folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

@@ -5,8 +5,6 @@ difference. What is left out is named in the suite's `left_out` with the reason.
 from the source package.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """The table of the programs' own suites, and how two runs of one are compared; needs no program and no network."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Every exported call: a block may go from any name to any other, linked, preloaded and under tools."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 import unittest

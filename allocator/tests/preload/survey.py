@@ -6,8 +6,6 @@ FREESTONE_LIBRARY names both libraries, as ctest does. Writes RESULT.json and on
 one differs or fails under a library. What is not on the machine is skipped by name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

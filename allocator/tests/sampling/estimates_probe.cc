@@ -60,18 +60,10 @@ template <int site>
 __attribute__((noinline)) void* allocate_at(size_t size, int how) {
   void* block = nullptr;
   switch (how) {
-    case 0:
-      block = malloc(size);
-      break;
-    case 1:
-      block = calloc(1, size);
-      break;
-    case 2:
-      block = aligned_alloc(64, size);
-      break;
-    default:
-      block = realloc(nullptr, size);
-      break;
+    case 0: block = malloc(size); break;
+    case 1: block = calloc(1, size); break;
+    case 2: block = aligned_alloc(64, size); break;
+    default: block = realloc(nullptr, size); break;
   }
   asm volatile("" : "+r"(block) : "r"(site) : "memory");
   return block;

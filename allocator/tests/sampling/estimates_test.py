@@ -4,8 +4,6 @@ FREESTONE_ESTIMATE_WORKLOADS sets their number (100; 1000 is the long mode). Sam
 missed by chance now and then: only what four times as many fresh workloads miss as well is an error.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -93,9 +93,8 @@ static void limit_below_use(size_t size) {
   if (!hold_many(300, size)) exit(7);
   const rlimit none{4096, RLIM_INFINITY};
   setrlimit(RLIMIT_DATA, &none);
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 20; ++round)
     if (!hold_many(300, size)) exit(8);
-  }
   const rlimit all{RLIM_INFINITY, RLIM_INFINITY};
   setrlimit(RLIMIT_DATA, &all);
   if (!hold_many(300, size)) exit(9);

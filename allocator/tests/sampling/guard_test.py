@@ -1,7 +1,5 @@
 """Guarded samples: each misuse is reported with kind, block and stacks; a program without misuse sees nothing."""
 
-from __future__ import annotations
-
 import re
 import signal
 import unittest
@@ -9,9 +7,8 @@ import unittest
 from support import harness
 
 AT = "0x[0-9a-f]+"
+BEHIND = r"\d+ bytes after its end"
 SIZES = (12, 24, 100, 4096, 5000, 200_000)  # of 12 bytes all but 6 in a million are guarded
-
-
 EVERY = "guard_sample:1,guard_slots:256"
 
 
@@ -60,14 +57,8 @@ SLACK = (12, 24, 100, 5000)  # with bytes between the end and the next multiple 
 SEGV, ABRT = signal.SIGSEGV, signal.SIGABRT
 # Case, kind, signal, sizes, lines of the report.
 MISUSES = (
-    (
-        "overflow_write",
-        "heap buffer overflow",
-        SEGV,
-        SIZES,
-        [rf"write at {AT}, \d+ bytes after its end", "at by thread"],
-    ),
-    ("overflow_read", "heap buffer overflow", SEGV, SIZES, [rf"read at {AT}, \d+ bytes after its end"]),
+    ("overflow_write", "heap buffer overflow", SEGV, SIZES, [f"write at {AT}, {BEHIND}", "at by thread"]),
+    ("overflow_read", "heap buffer overflow", SEGV, SIZES, [f"read at {AT}, {BEHIND}"]),
     ("overflow_far", "heap buffer overflow", SEGV, SIZES, ["write at"]),
     ("underflow_write", "heap buffer underflow", SEGV, SIZES, [f"write at {AT}, 1 bytes before the block"]),
     ("underflow_read", "heap buffer underflow", SEGV, SIZES, [f"read at {AT}, 100 bytes before the block"]),

@@ -1,7 +1,5 @@
 """Lost blocks are found exactly, reachable ones are never named, and an empty report says why it is empty."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

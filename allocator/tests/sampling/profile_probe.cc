@@ -75,30 +75,14 @@ PLACE void depth_0(int how) {
   static int used;
   void* block = nullptr;
   switch (how) {
-    case 0:
-      block = malloc(777);
-      break;
-    case 1:
-      block = calloc(7, 111);
-      break;
-    case 2:
-      block = realloc(nullptr, 777);
-      break;
-    case 3:
-      block = aligned_alloc(256, 777);
-      break;
-    case 4:
-      block = new char[777];
-      break;
-    case 5:
-      block = calloc(1, 50000);
-      break;
-    case 6:
-      block = malloc(1000000);
-      break;
-    case 7:
-      block = realloc(malloc(100), 5000);
-      break;
+    case 0: block = malloc(777); break;
+    case 1: block = calloc(7, 111); break;
+    case 2: block = realloc(nullptr, 777); break;
+    case 3: block = aligned_alloc(256, 777); break;
+    case 4: block = new char[777]; break;
+    case 5: block = calloc(1, 50000); break;
+    case 6: block = malloc(1000000); break;
+    case 7: block = realloc(malloc(100), 5000); break;
   }
   kept[used++] = opaque(block);
 }
@@ -265,11 +249,9 @@ const Act kActs[] = {{"history", history}, {"chains", chains}};
 }  // namespace
 
 int main(int, char** arguments) {
-  for (const Act& act : kActs) {
+  for (const Act& act : kActs)
     if (strcmp(act.name, arguments[1]) == 0) return act.run(arguments + 2);
-  }
-  for (const Call& call : kCalls) {
+  for (const Call& call : kCalls)
     if (strcmp(call.name, arguments[1]) == 0) return use_call(call, arguments + 2);
-  }
   return 2;
 }

@@ -1,11 +1,7 @@
 """Profiles of a program whose history is known: with one byte between samples every block is sampled, exactly."""
 
-from __future__ import annotations
-
-import collections
 import math
 import re
-import shutil
 import signal
 import subprocess
 import time

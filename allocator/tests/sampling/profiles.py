@@ -1,7 +1,5 @@
 """Reads the three formats of a profile without any library: the tests of the writer must not share its code."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Python's calls among the frames of C: the right functions and lines, in the right order, for each CPython here."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -6,8 +6,6 @@ Prints one line per program; the figures of docs/OBSERVABILITY.md come from here
 instructions.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """Sampling at the default mean stays cheap, by instructions: the times of sampling_cost.py follow them."""
 
-from __future__ import annotations
-
 import shutil
 import unittest
 from pathlib import Path

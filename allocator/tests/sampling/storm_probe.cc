@@ -12,9 +12,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <iterator>
-#include <new>
 #include <string>
 #include <vector>
 

@@ -4,8 +4,6 @@ Each storm lasts until every kind of trouble came a few times, and for FREESTONE
 mode is 600).
 """
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """While the profiler and the guards are on, and afterwards, the hit paths execute what the golden table says."""
 
-from __future__ import annotations
-
 import os
 import re
 import unittest

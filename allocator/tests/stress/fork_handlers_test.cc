@@ -42,8 +42,7 @@ void try_every_action(const Library& library, uint64_t seed) {
           return result.sound() && result.nulls == 0 ? 0 : 1;
         });
         ++seed;
-        EXPECT_EQ(status, 0)
-            << kForkHandlerActions[action] << ' ' << kForkHandlerMomentNames[moment];
+        EXPECT_EQ(status, 0) << kForkHandlerActions[action] << ' ' << kForkHandlerMomentNames[moment];
       }
     }
   library.set(0, ForkHandlerAction::nothing);

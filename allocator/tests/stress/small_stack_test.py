@@ -1,7 +1,5 @@
 """The handlers of our signals do with an alternate stack of 8 KiB, or what the kernel needs and 2 KiB more."""
 
-from __future__ import annotations
-
 import signal
 import tempfile
 import unittest

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,17 +59,12 @@ class Caller {
                 static_cast<unsigned char>(random_.next())};
     void* bytes = nullptr;
     switch (random_.below(6)) {
-      case 0:
-        bytes = api().calloc(1, block.size);
-        break;
-      case 1:
-        bytes = api().realloc(blocks_.empty() ? nullptr : take().bytes, block.size);
-        break;
+      case 0: bytes = api().calloc(1, block.size); break;
+      case 1: bytes = api().realloc(blocks_.empty() ? nullptr : take().bytes, block.size); break;
       case 2:
         if (api().posix_memalign(&bytes, size_t{16} << random_.below(9), block.size) != 0) return;
         break;
-      default:
-        bytes = api().malloc(block.size);
+      default: bytes = api().malloc(block.size);
     }
     block.bytes = static_cast<unsigned char*>(bytes);
     if (bytes == nullptr || blocks_.size() == blocks_.capacity()) return;

@@ -4,8 +4,6 @@ allocate, lock or be missing, so whatever can be done by a system call or by cod
     imports_test.py LIBRARY...
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import unittest

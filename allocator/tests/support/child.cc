@@ -1,6 +1,5 @@
 #include "support/child.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -80,17 +79,12 @@ testing::AssertionResult dies_by(int signal, const char* said, const ChildBody& 
 }
 
 ChildEnd run_program(const std::string& path, const std::string& argument, const std::string& variable) {
-  std::fflush(nullptr);
-  const int errors_file = memfd_create("child-stderr", MFD_CLOEXEC);
-  const pid_t child = fork();
-  if (child == 0) {
-    prepare_child(errors_file);
+  return run_in_child([&] {
     std::string copy = variable;
     if (!copy.empty()) putenv(copy.data());
     execl(path.c_str(), path.c_str(), argument.c_str(), static_cast<char*>(nullptr));
-    _exit(127);
-  }
-  return collect(child, errors_file);
+    return 127;
+  });
 }
 
 }  // namespace freestone_test

@@ -2,11 +2,8 @@
 // holds its own table outside the heap, so it goes on when nothing can be allocated.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <thread>
 #include <vector>
 

@@ -4,8 +4,6 @@ CTest passes everything through the environment: FREESTONE_LIBRARY (absent: the 
 FREESTONE_PROBES (the folder of the small C and C++ programs), FREESTONE_CC (a C compiler).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What a stored result says of the code that it measured: the lab's stamp."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

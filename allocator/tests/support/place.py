@@ -5,8 +5,6 @@ shell, `nohup`, a hook or a runner decides a test. As a program, the contrary: C
 usage: place.py COMMAND [ARGUMENT...]
 """
 
-from __future__ import annotations
-
 import os
 import pwd
 import re

@@ -1,7 +1,5 @@
 """What an ELF file asks of glibc and of gcc's libraries."""
 
-from __future__ import annotations
-
 import platform
 import re
 import subprocess

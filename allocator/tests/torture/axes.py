@@ -3,8 +3,6 @@
 The names of calls come from points.def. stand_in.cc says what a rule is.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

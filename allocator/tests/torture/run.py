@@ -9,8 +9,6 @@ FREESTONE_TORTURE is the program, FREESTONE_TROUBLED the folder of the libraries
 did not end well or a call of points.def that may be refused was never refused.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fnmatch
 import json

@@ -309,9 +309,8 @@ usize told_value(unsigned long type) {
 bool tells_vdso() {
   prepare();
   const unsigned clock = point_of(SYS_clock_gettime, {});
-  for (unsigned k = 0; k < rule_count; ++k) {
+  for (unsigned k = 0; k < rule_count; ++k)
     if ((rules[k].points >> clock & 1) != 0 && rules[k].error != kKill) return false;
-  }
   return true;
 }
 

@@ -104,8 +104,7 @@ const Worker::Way Worker::kWays[] = {
     {5, Kind::plain, 16, 0, true, [](const Ask& ask) { return calloc(1, ask.size); }},
     {5, Kind::plain, 16, 0, true, [](const Ask& ask) { return calloc(ask.size / ask.each, ask.each); }},
     {5, Kind::plain, 16, 0, false, [](const Ask& ask) { return realloc(nullptr, ask.size); }},
-    {5, Kind::plain, 16, 0, false,
-     [](const Ask& ask) { return reallocarray(nullptr, ask.size / ask.each, ask.each); }},
+    {5, Kind::plain, 16, 0, false, [](const Ask& ask) { return reallocarray(nullptr, ask.size / ask.each, ask.each); }},
     {2, Kind::aligned, 0, 18, false, [](const Ask& ask) { return memalign(ask.alignment, ask.size); }},
     {2, Kind::aligned, 0, 18, false, [](const Ask& ask) { return aligned_alloc(ask.alignment, ask.size); }},
     {2, Kind::aligned, 0, 18, false,
@@ -188,20 +187,13 @@ void Worker::release(Block& block) {
   const auto aligned = std::align_val_t{block.alignment};
   call([&] {
     switch (block.kind) {
-      case Kind::plain:
-        return sized ? free_sized(start, size) : free(start);
-      case Kind::aligned:
-        return sized ? free_aligned_sized(start, block.alignment, size) : free(start);
-      case Kind::paged:
-        return free(start);
-      case Kind::made:
-        return sized ? operator delete(start, size) : operator delete(start);
-      case Kind::made_array:
-        return sized ? operator delete[](start, size) : operator delete[](start);
-      case Kind::made_aligned:
-        return sized ? operator delete(start, size, aligned) : operator delete(start, aligned);
-      case Kind::flagged:
-        return sized ? sdallocx(start, size, log_of(block.alignment)) : dallocx(start, 0);
+      case Kind::plain: return sized ? free_sized(start, size) : free(start);
+      case Kind::aligned: return sized ? free_aligned_sized(start, block.alignment, size) : free(start);
+      case Kind::paged: return free(start);
+      case Kind::made: return sized ? operator delete(start, size) : operator delete(start);
+      case Kind::made_array: return sized ? operator delete[](start, size) : operator delete[](start);
+      case Kind::made_aligned: return sized ? operator delete(start, size, aligned) : operator delete(start, aligned);
+      case Kind::flagged: return sized ? sdallocx(start, size, log_of(block.alignment)) : dallocx(start, 0);
     }
   });
   HOLDS(is_kept(), "free changed errno", block.kind);
@@ -332,24 +324,15 @@ void Worker::look() {
   size_t length = sizeof value;
   call([&] {
     switch (random_.below(10)) {
-      case 0:
-        return HOLDS(mallinfo2().arena < size_t{PTRDIFF_MAX}, "mallinfo2", 0);
-      case 1:
-        return HOLDS(mallopt(M_MXFAST, 64) <= 1, "mallopt", 0);
-      case 2:
-        return HOLDS(malloc_trim(size) <= 1, "malloc_trim", size);
-      case 3:
-        return HOLDS(freestone_trim(size) <= 1, "freestone_trim", size);
-      case 4:
-        return HOLDS(freestone_good_size(size) >= size, "freestone_good_size", size);
-      case 5:
-        return freestone_flush_thread();
-      case 6:
-        return HOLDS(mallctl("stats.allocated", &value, &length, nullptr, 0) == 0, "stats.allocated", 0);
-      case 7:
-        return HOLDS(mallctl("arena.4096.decay", nullptr, nullptr, nullptr, 0) == 0, "arena.decay", 0);
-      case 8:
-        return HOLDS(mallctl("no.such.name", &value, &length, nullptr, 0) == ENOENT, "no.such.name", 0);
+      case 0: return HOLDS(mallinfo2().arena < size_t{PTRDIFF_MAX}, "mallinfo2", 0);
+      case 1: return HOLDS(mallopt(M_MXFAST, 64) <= 1, "mallopt", 0);
+      case 2: return HOLDS(malloc_trim(size) <= 1, "malloc_trim", size);
+      case 3: return HOLDS(freestone_trim(size) <= 1, "freestone_trim", size);
+      case 4: return HOLDS(freestone_good_size(size) >= size, "freestone_good_size", size);
+      case 5: return freestone_flush_thread();
+      case 6: return HOLDS(mallctl("stats.allocated", &value, &length, nullptr, 0) == 0, "stats.allocated", 0);
+      case 7: return HOLDS(mallctl("arena.4096.decay", nullptr, nullptr, nullptr, 0) == 0, "arena.decay", 0);
+      case 8: return HOLDS(mallctl("no.such.name", &value, &length, nullptr, 0) == ENOENT, "no.such.name", 0);
       default:
         const int error = freestone_walk(count_block, &value);
         return HOLDS(error == 0 || error == ENOMEM, "freestone_walk", error);
@@ -365,8 +348,7 @@ void Worker::ask() {
   stats.version = FREESTONE_STATS_VERSION;
   int error = 0;
   switch (random_.below(6)) {
-    case 0:
-      return HOLDS(freestone_get_stats(&stats) == 0, "freestone_get_stats", 0);
+    case 0: return HOLDS(freestone_get_stats(&stats) == 0, "freestone_get_stats", 0);
     case 1: {
       const int file = open("/dev/null", O_WRONLY | O_CLOEXEC);
       error = freestone_stats_write(file, static_cast<freestone_format>(random_.below(4)));
@@ -383,8 +365,7 @@ void Worker::ask() {
       HOLDS(freestone_option_get("dirty_decay_ms", text, sizeof text) == 0, "freestone_option_get", 0);
       error = freestone_option_set("dirty_decay_ms", text);
       return HOLDS(error == 0 || error == EPERM, "freestone_option_set", error);
-    case 4:
-      return draw(2) ? freestone_prof_start() : freestone_prof_stop();
+    case 4: return draw(2) ? freestone_prof_start() : freestone_prof_stop();
     default:
       error = freestone_prof_dump("torture.heap");
       return HOLDS(error == 0 || error == EIO || error == ENOMEM, "freestone_prof_dump", error);

@@ -173,18 +173,12 @@ class Master {
   void act(unsigned round) {
     switch (round % 8) {
       case 0:
-      case 4:
-        return thread();
-      case 1:
-        return fork_here(worker_);
-      case 2:
-        return load();
-      case 3:
-        return asks ? limit() : worker_.release_all();
-      case 5:
-        return call_back();
-      case 6:
-        return asks && is_inner_ ? report() : worker_.release_all();
+      case 4: return thread();
+      case 1: return fork_here(worker_);
+      case 2: return load();
+      case 3: return asks ? limit() : worker_.release_all();
+      case 5: return call_back();
+      case 6: return asks && is_inner_ ? report() : worker_.release_all();
       default:
         if (asks) mallctl("background_thread", nullptr, nullptr, &(background_ = !background_), sizeof background_);
     }

@@ -1,7 +1,5 @@
 """The torture run itself: its stand-in refuses what it is told to, and the program notices a broken promise."""
 
-from __future__ import annotations
-
 import re
 import unittest
 from pathlib import Path

@@ -90,9 +90,8 @@ TEST(cache, IsEmptiedWhenTheBlocksOfTheHeapBecameFew) {
   ASSERT_GT(cache->count(c), 100u);
   purge_cold_pages(user, true);
   rest();
-  for (usize k = 0; k < std::size(peak); ++k) {
+  for (usize k = 0; k < std::size(peak); ++k)
     if (k % 16 != 0) return_blocks(many, user, &peak[k], 1);
-  }
   const u64 before = cache->refills;
   while (cache->refills - before < 256 && cache->count(c) > 0) allocate_and_free<16>(32 * kKiB);
   EXPECT_EQ(cache->count(c), 0u) << "its pages stay while the program is idle";
@@ -348,9 +347,8 @@ TEST(cache, NoTwoThreadsTakeTheSameParkedOne) {
       ++ready;
       while (ready != 4) std::this_thread::yield();
     });
-    for (int a = 0; a < 4; ++a) {
+    for (int a = 0; a < 4; ++a)
       for (int b = 0; b < a; ++b) ASSERT_NE(seen[a], seen[b]) << round;
-    }
   }
   EXPECT_GE(parked_caches().caches, 1u);
   release_parked_caches();

@@ -1,8 +1,6 @@
 // FORK-1 to FORK-3 from inside: each lock of the core is held by another thread at the fork, and what it guards is cut
 // short.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <thread>

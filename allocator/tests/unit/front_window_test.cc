@@ -115,15 +115,13 @@ TEST(front_window, LargeBlocksGetMappingsAndLeaveRoomForSmallOnes) {
               Chain large;
               const usize mapped = mapping_counts().blocks;
               for (const usize size : {2 * kMiB, 31 * kMiB, 5 * kMiB}) {
-                for (int k = 0; k < 200; ++k) {
+                for (int k = 0; k < 200; ++k)
                   if (!large.take(size)) return 1;
-                }
               }
               if (mapping_counts().blocks == mapped) return 2;
               Chain small;
-              for (usize bytes = 0; bytes < 12 * kMiB; bytes += 1000) {
+              for (usize bytes = 0; bytes < 12 * kMiB; bytes += 1000)
                 if (!small.take(1000)) return 3;
-              }
               large.free_most(0);
               small.free_most(0);
               return mapping_counts().blocks == mapped && slabs_are_valid() && spans_are_valid() ? 0 : 4;
@@ -150,9 +148,8 @@ TEST(front_window, ItsLastUnitServesAndGoesBack) {
                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
                 if (got != from) return 1;
                 const UnitIndex before = region.frontier.load_relaxed();
-                while (region.frontier.load_relaxed() == before) {
+                while (region.frontier.load_relaxed() == before)
                   if (!blocks.take(100'000)) return 2;
-                }
               }
               while (blocks.take(100'000)) {
               }

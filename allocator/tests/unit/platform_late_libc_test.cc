@@ -63,9 +63,8 @@ void expect_same(Find find, Lookup real, const std::vector<std::string>& names) 
 
 // In front of libc, as a preloaded library.
 TEST(platform_late_libc, FindsEachFunctionOfTheLoadedLibraries) {
-  for (const char* library : {"libc.so.6", "libm.so.6", "libstdc++.so.6"}) {
+  for (const char* library : {"libc.so.6", "libm.so.6", "libstdc++.so.6"})
     expect_same(probe_find, reinterpret_cast<Lookup>(&dlsym), functions_of(library));
-  }
 }
 
 // Behind libc. What a library between the two defines too is nearer, and found there.

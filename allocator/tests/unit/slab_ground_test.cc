@@ -2,8 +2,6 @@
 // written, whoever frees them.
 #include "slab/ground.h"
 
-#include <unistd.h>
-
 #include <atomic>
 
 #include "cache/quarantine.h"
@@ -28,9 +26,8 @@ struct Filled {
     return {block, bytes, value};
   }
   bool holds() const {
-    for (usize k = 0; k < bytes; ++k) {
+    for (usize k = 0; k < bytes; ++k)
       if (block[k] != value) return false;
-    }
     return true;
   }
 };
@@ -127,9 +124,8 @@ TEST(slab_ground, AnAlignedBlockLiesInASlab) {
 TEST(slab_ground, PagesInItsHolesGoBack) {
   Sparse sparse(4 * kMiB);
   sparse.take(kMiB);
-  for (usize k = 0; k < sparse.newcomers.size(); ++k) {
+  for (usize k = 0; k < sparse.newcomers.size(); ++k)
     if (k % 16 != 0) deallocate(std::exchange(sparse.newcomers[k], nullptr));
-  }
   flush_all(*ensure_cache());
   SlabUser user;
   EXPECT_GT(purge_slabs(user, WentBack::trim), kMiB / 4);
@@ -142,9 +138,8 @@ TEST(slab_ground, AFreedBlockIsRefused) {
   Sparse sparse(kMiB);
   sparse.take(kMiB / 2);
   void* block = nullptr;
-  for (void* one : sparse.newcomers) {
+  for (void* one : sparse.newcomers)
     if (is_on_ground(one)) block = one;
-  }
   ASSERT_NE(block, nullptr);
   const auto misuse = [&](int how) {
     return [&, how] {

@@ -86,9 +86,8 @@ TEST(slab, ATreeVisitsTheSlabsThatHaveRoom) {
   std::sort(with_room.begin(), with_room.end());
   with_room.erase(std::unique(with_room.begin(), with_room.end()), with_room.end());
   EXPECT_EQ(visited(), with_room);
-  for (void* block : blocks) {
+  for (void* block : blocks)
     if (block != nullptr) return_blocks(c, user, &block, 1);
-  }
   expect_valid_heap();
 }
 

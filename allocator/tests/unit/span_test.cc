@@ -249,9 +249,8 @@ TEST(span, OnlyWholeFreePagesAreTakenToBePurgedAndRefusedOnesWait) {
   constexpr u64 kUsed = bit(1) | bit(30);  // pages 0 and 7 of 16
   LockGuard guard(span_lock);
   ASSERT_EQ(span_map.dirty_units(), 0u) << "others are at work";
-  for (unsigned k = 0; k < kGroupUnits; ++k) {
+  for (unsigned k = 0; k < kGroupUnits; ++k)
     if ((kUsed >> k & 1) == 0) span_map.set_free(span.first + k, 1, true);
-  }
   u64 taken = 0;
   SpanMap::DirtyStretch stretch;
   while ((stretch = span_map.take_oldest_dirty(10, kPage)).first != kNoUnit) {
@@ -273,9 +272,8 @@ TEST(span, OnlyWholeFreePagesAreTakenToBePurgedAndRefusedOnesWait) {
   EXPECT_NE(span_map.take_oldest_dirty(1, 1).first, kNoUnit);
   const UnitIndex top = span.first + kGroupUnits - 1;
   EXPECT_FALSE(span_map.are_free(top, 1));
-  for (unsigned k = 0; k < kGroupUnits; ++k) {
+  for (unsigned k = 0; k < kGroupUnits; ++k)
     if (!span_map.are_free(span.first + k, 1)) span_map.set_free(span.first + k, 1, true);
-  }
   EXPECT_TRUE(span_map.is_valid());
 }
 

@@ -1,7 +1,6 @@
 // Room 18: what another process asks for. The test writes the request, as the looker would, and takes a slow path.
 #include <gtest/gtest.h>
 #include <pthread.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -84,13 +83,10 @@ TEST_F(upkeep_request, OnlyAWholeRequestInTimeIsAnswered) {
 // REQUEST-1
 TEST_F(upkeep_request, AChildForgetsWhatItsParentWasAsked) {
   write(kRequestMagic | static_cast<u64>(Errand::start_profile), 1, ~u64{0});
-  const pid_t child = fork();
-  if (child == 0) {
+  const int status = fork_and([] {
     attend();
-    _exit(!is_answered() && !profile_is_active() ? 0 : 1);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
+    return !is_answered() && !profile_is_active() ? 0 : 1;
+  });
   EXPECT_EQ(status, 0);
   attend();
   EXPECT_TRUE(is_answered() && profile_is_active());

@@ -1,5 +1,4 @@
 // The attack suite: the table of kinds.
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -203,9 +202,8 @@ void read_uninitialised(const Attack& attack) {
   misuse_begins();
   for (std::size_t i = 0; i < count; ++i) {
     many[i] = static_cast<char*>(attack.twin ? std::calloc(1, attack.bytes) : std::malloc(attack.bytes));
-    for (std::size_t k = 0; k < attack.bytes; ++k) {
+    for (std::size_t k = 0; k < attack.bytes; ++k)
       if (opaque(many[i])[k] == 'S') _exit(attack.twin ? 1 : kNothingSeen);
-    }
   }
   _exit(attack.twin ? 0 : kHeld);
 }

@@ -90,9 +90,8 @@ template <class T>
 T drawn(Random& random, unsigned allowed, unsigned index, bool fixed) {
   unsigned values[16];
   unsigned count = 0;
-  for (unsigned v = 0; v < static_cast<unsigned>(T::count); ++v) {
+  for (unsigned v = 0; v < static_cast<unsigned>(T::count); ++v)
     if ((allowed >> v & 1) != 0) values[count++] = v;
-  }
   if (count == 0) return T{};
   return static_cast<T>(values[fixed ? index % count : random.below(count)]);
 }
@@ -103,9 +102,7 @@ std::size_t size_of(Random& random, unsigned index, bool fixed) {
                                      248,  256,  504,   512,   1000,  1024,  1500,  2040,   2048,   3000,   4088, 4096,
                                      6000, 9000, 20000, 32760, 32768, 40000, 65536, 131072, 200000, 1 << 20};
   constexpr std::size_t kEnds = sizeof ends / sizeof ends[0];
-  if (fixed) {
-    return ends[index % kEnds] + index / kEnds % 3 + (index % kEnds == 0 ? 1 : 0) - 1;
-  }
+  if (fixed) return ends[index % kEnds] + index / kEnds % 3 + (index % kEnds == 0 ? 1 : 0) - 1;
   if (random.below(10) == 0) return 32768 + random.below(300000);
   const std::size_t doubling = 3 + random.below(13);
   const std::size_t step = (std::size_t{1} << doubling) / 8;
@@ -254,9 +251,8 @@ int main(int count, char** arguments) {
     if (v.twins_failed != 0) std::printf("    %u twins failed\n", v.twins_failed);
     if (v.failed_before != 0) std::printf("    %u died before the misuse\n", v.failed_before);
     if (v.missed_as_documented != 0) std::printf("    %u missed as the documents say\n", v.missed_as_documented);
-    for (unsigned h = 0; h < v.holes; ++h) {
+    for (unsigned h = 0; h < v.holes; ++h)
       if (show_holes || bad) std::printf("    %s\n", v.hole[h]);
-    }
   }
   return good ? 0 : 1;
 }

@@ -55,14 +55,12 @@ char* among(const Attack& attack) {
   for (std::size_t i = 0; i < count; ++i) around[i] = filled(std::malloc(attack.bytes), attack.bytes);
   std::size_t chosen = random.below(count);
   if (attack.state == State::lowest || attack.state == State::highest) {
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < count; ++i)
       if ((around[i] < around[chosen]) == (attack.state == State::lowest)) chosen = i;
-    }
   }
   if (attack.state == State::holes) {
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < count; ++i)
       if (i != chosen && random.below(2) == 0) std::free(around[i]);
-    }
   }
   return around[chosen];
 }

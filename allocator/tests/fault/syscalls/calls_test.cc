@@ -76,9 +76,8 @@ const std::set<long> kUsual = {SYS_futex, SYS_getrandom, SYS_gettid, SYS_madvise
 // What the library called in each phase of a program with these options, the usual calls left out or not.
 std::map<std::string, Names> observed(const std::string& options, bool with_usual) {
   std::vector<int> numbers;
-  for (int number = 0; number < 470; ++number) {
+  for (int number = 0; number < 470; ++number)
     if (number != SYS_sendmsg && (with_usual || !kUsual.contains(number))) numbers.push_back(number);
-  }
   std::map<std::string, Names> calls;
   std::map<std::pair<pid_t, uint64_t>, bool> is_ours;  // each place that calls is looked up once
   size_t phase = 0;
@@ -150,9 +149,8 @@ TEST_F(Calls, OfEachReportAreThoseOfTheTable) {
        }) {
     Names added;
     for (const auto& [phase, names] : observed(options, false)) {
-      for (const std::string& name : names) {
+      for (const std::string& name : names)
         if (!plain[phase].contains(name)) added.insert(name);
-      }
     }
     expect_row(when, added);
   }

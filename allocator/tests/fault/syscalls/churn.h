@@ -121,13 +121,9 @@ class Churn {
   }
   void* take(size_t size) {
     switch (random_.below(4)) {
-      case 0:
-        zeroed_ = true;
-        return api().calloc(1, size);
-      case 1:
-        return api().aligned_alloc(size_t{64} << random_.below(16), size);
-      default:
-        return api().malloc(size);
+      case 0: zeroed_ = true; return api().calloc(1, size);
+      case 1: return api().aligned_alloc(size_t{64} << random_.below(16), size);
+      default: return api().malloc(size);
     }
   }
 

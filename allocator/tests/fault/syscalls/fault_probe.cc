@@ -59,9 +59,8 @@ int fill_headroom(size_t percent, size_t headroom) {
   getrlimit(RLIMIT_AS, &limit);
   limit.rlim_cur = address_space_bytes();
   if (setrlimit(RLIMIT_AS, &limit) != 0) return broken("no limit");
-  for (const size_t size : {1000, 5000, 1000}) {
+  for (const size_t size : {1000, 5000, 1000})
     for (void* kept; (kept = api().malloc(size)) != nullptr;) *static_cast<char*>(kept) = 1;
-  }
   limit.rlim_cur += headroom;
   if (setrlimit(RLIMIT_AS, &limit) != 0) return broken("no other limit");
   return fill_with_each({5000, 5000, 600, 20000, 1000}, percent, headroom);

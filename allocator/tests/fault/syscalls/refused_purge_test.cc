@@ -85,9 +85,8 @@ int lock_and_free(size_t size, size_t locked, bool unlock) {
     grow_and_shrink(200'000);
     if (!shrinks_to(before + kLeft)) return 1;
   }
-  if (unlock) {
+  if (unlock)
     for (char* page : pages) munlock(page, kPage);
-  }
   grow_and_shrink(size);
   api().malloc_trim(0);
   if (resident_bytes() > before + kLeft / 2) {
@@ -115,9 +114,8 @@ TEST(LockedPages, BesideGuardsKeepNothingElse) {
       const size_t before = resident_bytes();
       Blocks blocks(1000);
       blocks.add_bytes(32 * kMiB, [&] { return 33'000 + random.below(250'000); });
-      for (size_t k = 0; k < blocks.count(); ++k) {
+      for (size_t k = 0; k < blocks.count(); ++k)
         if (random.below(4) == 0 && mlock(page_of(blocks[k] + random.below(33'000)), kPage) != 0) return kMayNotLock;
-      }
       blocks.shuffle(0, random);
       for (const size_t parts : {3, 2, 1, 0}) {
         blocks.shrink_to(blocks.count() * parts / 4);
@@ -177,9 +175,8 @@ TEST(Unlocked, MemoryGoesBack) {
       const size_t before = resident_bytes();
       Blocks blocks(400);
       blocks.add(200'000, 400);
-      for (size_t k = 0; k < blocks.count(); ++k) {
+      for (size_t k = 0; k < blocks.count(); ++k)
         if (mlock(blocks[k], 200'000) != 0) return kMayNotLock;
-      }
       blocks.shrink_to(0);
       api().malloc_trim(0);
       if (resident_bytes() < before + 64 * kMiB) return 3;
@@ -205,9 +202,8 @@ TEST_F(Refused, PurgeIsNotAskedForOverAndOver) {
     const double start = seconds();
     const auto plan = [error](const SystemCall& call) { return call.arguments[2] == MADV_DONTNEED ? error : 0; };
     const SupervisedEnd end = run_supervised({SYS_madvise}, plan, [] {
-      for (int round = 0; round < 20; ++round) {
+      for (int round = 0; round < 20; ++round)
         for (const size_t size : {1000, 50'000, 200'000, 5'000'000}) grow_and_shrink(size, 20 * kMiB);
-      }
     });
     EXPECT_TRUE(end.child.exited_with(0)) << error << ": " << end.child.describe();
     const double bound = 1100 * (seconds() - start + 2);

@@ -68,13 +68,12 @@ TEST(LimitFromTheStart, LeavesGuardsAndAddressesThatWait) {
   if (!subject().is_hardened) GTEST_SKIP() << "a promise of libfreestone-hardened";
   for (const auto resource : {RLIMIT_DATA, RLIMIT_AS}) {
     for (const char* mode : {"guarded:end", "guarded:freed"}) {
-      const ChildEnd end = run_in_child([&] {
+      EXPECT_TRUE(dies_by(SIGSEGV, [&] {
         const rlimit value{4096 * kMiB, 4096 * kMiB};
         if (setrlimit(resource, &value) != 0) return 125;
         execl((kProbes + "/fault_probe").c_str(), "fault_probe", mode, static_cast<char*>(nullptr));
         return 126;
-      });
-      EXPECT_EQ(end.signal, SIGSEGV) << mode << ": " << end.describe();
+      })) << mode;
     }
   }
 }
@@ -237,9 +236,8 @@ int grow_around(const std::vector<std::pair<size_t, size_t>>& places) {
   void* first = api().malloc(1000);
   std::vector<Range> obstacles;
   const uintptr_t heap_end = mapping_end(first);
-  for (const auto& [distance, bytes] : places) {
+  for (const auto& [distance, bytes] : places)
     if (Range obstacle; place(heap_end, distance, bytes, obstacle)) obstacles.push_back(obstacle);
-  }
   if (obstacles.size() != places.size()) return 77;
   Random random(places.size());
   std::vector<Range> blocks;
@@ -248,9 +246,8 @@ int grow_around(const std::vector<std::pair<size_t, size_t>>& places) {
     const size_t bytes = random.log_uniform(16, 24 * kMiB);
     const Range block{static_cast<unsigned char*>(api().malloc(bytes)), bytes};
     if (block.start == nullptr) return 1;
-    for (const Range& obstacle : obstacles) {
+    for (const Range& obstacle : obstacles)
       if (obstacle.meets(block)) return 2;
-    }
     block.mark(static_cast<unsigned char>(blocks.size()));
     blocks.push_back(block);
     total += bytes;
@@ -261,9 +258,8 @@ int grow_around(const std::vector<std::pair<size_t, size_t>>& places) {
     api().free(blocks[i].start);
   }
   if (api().malloc_trim != nullptr) api().malloc_trim(0);
-  for (const Range& obstacle : obstacles) {
+  for (const Range& obstacle : obstacles)
     if (!obstacle.is_whole(kObstacle)) return 5;
-  }
   if (!subject().is_freestone) return 0;
   // Addresses there are foreign, not the heap's.
   for (const Range& obstacle : obstacles) {

@@ -85,9 +85,8 @@ class FailingCall : public SupervisedTest, public testing::WithParamInterface<Fa
     run_point(seed, [](unsigned) { return false; }, "no failure");
     const unsigned calls = std::min(last_calls_, kMostPoints);
     const auto step = static_cast<unsigned>(std::max<uint64_t>(1, kMostPoints / scaled(kMostPoints)));
-    for (unsigned k = 1 + static_cast<unsigned>(seed % step); k <= calls && !HasFailure(); k += step) {
+    for (unsigned k = 1 + static_cast<unsigned>(seed % step); k <= calls && !HasFailure(); k += step)
       run_point(seed, [&fails, k](unsigned n) { return fails(n, k); }, where + std::to_string(k));
-    }
   }
 
   void TearDown() override { std::printf("%u points, %u calls failed\n", points_, injected_); }

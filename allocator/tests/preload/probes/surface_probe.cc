@@ -3,7 +3,6 @@
 // "short" no block is large and no leak is searched for: that search reads all memory.
 #include <dlfcn.h>
 #include <malloc.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include <cstdio>
