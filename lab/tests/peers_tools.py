@@ -138,6 +138,4 @@ def build_controls(folder: Path) -> Path:
 def run_under(peer: Peer, *command: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
     """One run of a command under a peer."""
     full = {**os.environ, **discover.preload_environment(peer), **env}
-    return subprocess.run(
-        [str(part) for part in command], env=full, capture_output=True, text=True, timeout=1200, check=False
-    )
+    return subprocess.run([str(part) for part in command], env=full, capture_output=True, text=True, timeout=1200)

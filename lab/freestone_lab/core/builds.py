@@ -34,7 +34,7 @@ def built(name: str) -> Path:
         with lock(shared=True):
             present = path.exists()
         if not present:
-            subprocess.run([str(paths.root() / "freestone"), "build", name], stdout=subprocess.DEVNULL, check=False)
+            subprocess.run([str(paths.root() / "freestone"), "build", name], stdout=subprocess.DEVNULL)
     if not path.exists():
         raise UserError(f"{path} is missing: './freestone build {name}' makes it")
     return path

@@ -59,7 +59,7 @@ def name() -> str:
 
 
 def _call(*command: str, folder: Path | None = None) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if done.returncode != 0:
         raise UserError(f"'{' '.join(command)}' failed:\n{done.stdout}{done.stderr}")
 

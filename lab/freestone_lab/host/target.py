@@ -130,7 +130,7 @@ def behind_shim(argv: Sequence[str], env: Mapping[str, str] | None = None) -> tu
     match = re.search(r'exec "?([^"\s]+/(\w+env))"? exec ', text)
     if match is None:
         return list(argv), None
-    done = subprocess.run([match[1], "which", Path(found).name], capture_output=True, text=True, check=False)
+    done = subprocess.run([match[1], "which", Path(found).name], capture_output=True, text=True)
     real = done.stdout.strip()
     if done.returncode != 0 or not os.access(real, os.X_OK):
         return list(argv), None

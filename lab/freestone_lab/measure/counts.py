@@ -23,14 +23,7 @@ def _run(command: Sequence[str], env: Mapping[str, str], cwd: Path, stdin_path: 
     with Path(stdin_path or os.devnull).open("rb") as stdin, tempfile.TemporaryFile() as output:
         try:
             done = subprocess.run(
-                command,
-                env=dict(env),
-                cwd=cwd,
-                stdin=stdin,
-                stdout=output,
-                stderr=output,
-                timeout=TIMEOUT_S,
-                check=False,
+                command, env=dict(env), cwd=cwd, stdin=stdin, stdout=output, stderr=output, timeout=TIMEOUT_S
             )
         except (OSError, subprocess.TimeoutExpired):
             return False

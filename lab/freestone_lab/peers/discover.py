@@ -174,7 +174,7 @@ def freestone_version(path: Path) -> str:
     )
     command = [sys.executable, "-S", "-E", "-c", program, str(path)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

@@ -208,7 +208,7 @@ def download() -> dict[str, Source]:
         shutil.copy(_peers_folder() / name, work / name)
     _run(["cargo", "fetch"], work, work / "build.log")
     command = ["cargo", "metadata", "--format-version", "1", "--offline"]
-    done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True)
     if done.returncode != 0:
         raise InstallError(f"cargo metadata failed: {(done.stderr.splitlines() or ['no reason given'])[-1]}")
     wanted = {recipe.crate for recipe in RECIPES}

@@ -70,7 +70,7 @@ def _expect_accepted(variant: Peer, text: str) -> None:
     if variant.path is None or not Path(variant.path).is_file():
         return
     env = {**os.environ, **dict(variant.env), "LD_PRELOAD": variant.path}
-    done = subprocess.run(["/bin/sh", "-c", ":"], env=env, capture_output=True, check=False)
+    done = subprocess.run(["/bin/sh", "-c", ":"], env=env, capture_output=True)
     for line in done.stderr.decode(errors="replace").splitlines():
         if (wrong := line.removeprefix("freestone: FREESTONE_CONF: ")) != line:
             raise UserError(f"--option '{text}': {wrong}")

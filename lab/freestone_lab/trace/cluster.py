@@ -53,7 +53,7 @@ def measure(name: str, data: bytes, arguments: Sequence[str]) -> tuple[str, str,
         page = Path(folder) / "page.html"
         words = [sys.executable, "-m", "freestone_lab.cli", "replay", str(trace), *arguments]
         done = subprocess.run(
-            [*words, "--json", str(out), "-o", str(page)], capture_output=True, text=True, check=False
+            [*words, "--json", str(out), "-o", str(page)], capture_output=True, text=True
         )  # fmt: skip
         if done.returncode != 0 or not out.exists():
             raise RuntimeError(f"{name} on {socket.gethostname()}: {done.stderr.strip()[-500:]}")

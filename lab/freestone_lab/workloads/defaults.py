@@ -56,7 +56,7 @@ def _compiler(scratch: Path) -> Task | None:
         return None
     source, output = INPUTS / "machine.cc", scratch / "compiled.s"
     words = [driver, "-###", "-std=c++17", "-O1", "-S", str(source), "-o", str(output)]
-    said = subprocess.run(words, capture_output=True, text=True, check=False).stderr
+    said = subprocess.run(words, capture_output=True, text=True).stderr
     line = next((line for line in said.splitlines() if line.split()[:1] and line.split()[0].endswith("cc1plus")), None)
     if line is None:
         return None

@@ -69,7 +69,7 @@ def build(wanted: list[Variant], say: Callable[[str], None]) -> list[Peer]:
     targets = ["freestone", *(f"freestone_hardened_{v.bits}" for v in wanted)]
     make = ["cmake", "--build", str(folder), "-j", str(os.cpu_count() or 1), "--target", *targets]
     for command in (configure, make):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise UserError(f"{' '.join(command[:2])} failed: {(done.stdout + done.stderr).strip()[-600:]}")
     named = [f"{FAST}={folder / 'libfreestone.so'}"]

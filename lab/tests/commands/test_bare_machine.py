@@ -38,7 +38,7 @@ class Machine:
     def freestone(self, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
         env = {"PATH": str(self.tools), "HOME": str(self.root), "LC_ALL": "C.UTF-8", **settings}
         command = [str(self.root / "freestone"), *words]
-        return subprocess.run(command, env=env, cwd=self.root, capture_output=True, text=True, check=False)
+        return subprocess.run(command, env=env, cwd=self.root, capture_output=True, text=True)
 
 
 def machine(folder: Path, python: str, *tools: str) -> Machine:

@@ -312,7 +312,7 @@ def test_run_hands_a_signal_through(tmp_path: Path) -> None:
 
 @needs_library
 def test_lib_prints_the_path_and_nothing_else(tmp_path: Path) -> None:
-    done = subprocess.run([str(ROOT / "freestone"), "lib"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = subprocess.run([str(ROOT / "freestone"), "lib"], capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{ROOT}/build/release/libfreestone.so\n", "")
 
 
@@ -326,7 +326,7 @@ def test_lib_prints_the_path_and_nothing_else(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage_of_the_root_command_is_one_line(words: list[str], expected: str) -> None:
-    done = subprocess.run([str(ROOT / "freestone"), *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([str(ROOT / "freestone"), *words], capture_output=True, text=True)
     assert done.returncode == 2
     assert expected in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
 
@@ -343,7 +343,7 @@ TRACE = ROOT / "trace/corpus/vim.fst"
 def test_a_command_whose_standard_files_are_closed_does_its_work(tmp_path: Path, closed: str) -> None:
     words = [sys.executable, "-m", "freestone_lab.cli", "trace", "cut", str(TRACE), "-o", "cut.fst"]
     shell = ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *words]
-    done = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert freestone(tmp_path, "trace", "check", "cut.fst").returncode == 0
 
@@ -397,7 +397,7 @@ def test_a_reader_that_ends_early_ends_the_command_quietly(words: str, closed: t
     command = [sys.executable, "-m", "freestone_lab.cli", *words.split()]
     try:
         out, err = [writing if number in closed else subprocess.PIPE for number in (1, 2)]
-        done = subprocess.run(command, stdout=out, stderr=err, cwd=tmp_path, text=True, check=False)
+        done = subprocess.run(command, stdout=out, stderr=err, cwd=tmp_path, text=True)
     finally:
         os.close(writing)
     assert done.returncode == 128 + signal.SIGPIPE
@@ -411,7 +411,7 @@ def test_a_reader_that_ends_early_ends_the_command_quietly(words: str, closed: t
 def test_a_terminal_without_a_character_gets_a_plain_one(env: dict[str, str], said: str, tmp_path: Path) -> None:
     result(tmp_path / "a.json", 1.0)
     command = [sys.executable, "-m", "freestone_lab.cli", "diff", "a.json", "a.json"]
-    done = subprocess.run(command, env={**os.environ, **env}, cwd=tmp_path, capture_output=True, check=False)
+    done = subprocess.run(command, env={**os.environ, **env}, cwd=tmp_path, capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
     assert f" {said} ".encode() in done.stdout
 

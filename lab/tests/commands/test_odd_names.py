@@ -42,7 +42,7 @@ def odd(request: pytest.FixtureRequest, tmp_path: Path, compile_to_preload: Call
 
 def freestone(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
     argv = [sys.executable, "-m", "freestone_lab.cli", *words]
-    return subprocess.run(argv, cwd=folder, capture_output=True, check=False)
+    return subprocess.run(argv, cwd=folder, capture_output=True)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -102,7 +102,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path, monkeypat
         "s = Scratch('a'); os.write(1, s.name.encode()); os._exit(9)"
     )
     killed = Path(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                                 env={**os.environ, "TMPDIR": str(tmp_path)}, check=False).stdout.strip())  # fmt: skip
+                                 env={**os.environ, "TMPDIR": str(tmp_path)}).stdout.strip())  # fmt: skip
     other = tmp_path / "freestone-clone"
     other.mkdir()
     with outputs.Scratch("b") as lives:

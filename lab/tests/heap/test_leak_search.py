@@ -51,7 +51,7 @@ def program(compile_to_preload: Callable[[str, str], Path]) -> Path:
 
 def freestone(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "freestone_lab.cli", *words], capture_output=True, text=True, check=False, timeout=1200
+        [sys.executable, "-m", "freestone_lab.cli", *words], capture_output=True, text=True, timeout=1200
     )
 
 

@@ -22,7 +22,7 @@ def account(folder: Path, argv: list[str], preload: str | None = None) -> proof.
     env = {"PATH": os.environ["PATH"], **proof.environment(folder)}
     if preload:
         env["LD_PRELOAD"] = preload
-    subprocess.run(argv, env=env, check=False, capture_output=True)
+    subprocess.run(argv, env=env, capture_output=True)
     return proof.read_account(folder, Path.cwd())
 
 

@@ -31,7 +31,7 @@ CUT_FRAME = zstandard.compress(ONE_BIRTH * 9)[:-3]
 def native(verb: str) -> Callable[[Path], object]:
     def read(path: Path) -> None:
         words = [str(REPLAYER), verb, str(path), *([f"{path}.plan"] if verb == "plan" else [])]
-        done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False, timeout=1200)
+        done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=1200)
         if done.returncode:
             assert done.returncode == 2, f"status {done.returncode}: {done.stderr}"
             raise UserError(done.stderr)

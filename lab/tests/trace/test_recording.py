@@ -31,7 +31,7 @@ def record(tmp_path: Path) -> Record:
     def recorded(*words: str, status: int = 0, preexec: Callable[[], None] | None = None, **options: object) -> Trace:
         output = tmp_path / "t.fst"
         line, env = recorder(output, str(PROGRAM), *words, **options)
-        done = subprocess.run(line, env=env, capture_output=True, text=True, check=False, preexec_fn=preexec)
+        done = subprocess.run(line, env=env, capture_output=True, text=True, preexec_fn=preexec)
         assert done.returncode == status, done.stderr
         return events.read(output)
 
@@ -191,7 +191,7 @@ def test_two_recordings_into_one_file_do_not_mix(tmp_path: Path) -> None:
     (tmp_path / "t.fst.partial").write_text("of a recording that was killed")
     line, env = until_told(output, 100)
     with ready(line, env, subprocess.DEVNULL) as first:
-        second = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
+        second = subprocess.run(line, env=env, capture_output=True, text=True)
         assert second.returncode == 2 and not second.stdout and second.stderr.count("\n") == 1
         assert f"'{output}'" in second.stderr and "another recording" in second.stderr
         first.terminate()
@@ -262,7 +262,7 @@ def test_a_process_that_is_gone_is_not_joined(tmp_path: Path) -> None:
     output = tmp_path / "t.fst"
     output.write_text("kept")
     line, _ = recorder(output, pid=process.pid)
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    done = subprocess.run(line, capture_output=True, text=True)
     control.unlink()
     assert done.returncode == 2 and f"there is no process {process.pid}" in done.stderr
     assert output.read_text() == "kept"

@@ -133,9 +133,7 @@ def test_without_an_allocator_the_calls_are_the_same(recorded: Recorded) -> None
 
 
 def refused(path: Path) -> str:
-    done = subprocess.run(
-        [REPLAYER, "plan", path, path.with_suffix(".plan")], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([REPLAYER, "plan", path, path.with_suffix(".plan")], capture_output=True, text=True)
     assert done.returncode == 2, f"status {done.returncode}: {done.stderr}"
     return done.stderr
 
@@ -160,7 +158,7 @@ def test_damage_under_right_checksums_is_an_error_or_another_trace(recorded: Rec
         changed[place] ^= 0x15
         damaged.write_bytes(with_right_checksums(changed))
         for words in (("plan", damaged, damaged.with_suffix(".plan")), ("rows", damaged)):
-            done = subprocess.run([REPLAYER, *words], capture_output=True, check=False)
+            done = subprocess.run([REPLAYER, *words], capture_output=True)
             assert done.returncode in (0, 2), f"byte {place}: status {done.returncode}"
             assert done.returncode == 0 or b"damaged.fst: " in done.stderr
 
@@ -170,7 +168,7 @@ def test_a_damaged_plan_is_refused(recorded: Recorded, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.plan"
     for place in (0, 8, 20, 130, len(data) // 2, len(data) - 1):
         damaged.write_bytes(data[:place] + bytes([data[place] ^ 0x41]) + data[place + 1 :])
-        done = subprocess.run([REPLAYER, "run", damaged], capture_output=True, text=True, check=False)
+        done = subprocess.run([REPLAYER, "run", damaged], capture_output=True, text=True)
         assert done.returncode == 2 and "no plan of this replayer" in done.stderr
 
 

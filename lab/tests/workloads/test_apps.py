@@ -30,7 +30,7 @@ def digest(command: apps.Command, folder: Path, prepare: Callable[[], None] | No
     with (folder / "stdout").open("wb") as stdout, Path(command.stdin or os.devnull).open("rb") as stdin:
         done = subprocess.run(
             command.argv, cwd=command.cwd, env={**os.environ, **command.env, **extra}, stdin=stdin, stdout=stdout,
-            stderr=subprocess.PIPE, timeout=1200, check=False, preexec_fn=prepare,
+            stderr=subprocess.PIPE, timeout=1200, preexec_fn=prepare,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr[-500:]
     assert command.check(folder / "stdout", command.cwd) is None

@@ -54,7 +54,7 @@ def _compile(sources: Sequence[Path], flags: Sequence[str], compiler: str, targe
         partial = Path(folder) / target.name
         command = [compiler, *units, "-o", str(partial), *flags]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(command, capture_output=True, text=True)
         except OSError as error:
             raise UserError(f"the compiler '{compiler}' does not start ({error.strerror}); install gcc, g++") from error
         if done.returncode != 0:
