@@ -1,7 +1,5 @@
 """The command in the process of the tests, so that its imports are paid once."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import shutil

@@ -1,7 +1,5 @@
 """The controls and a small program to run under them, built once per test session."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

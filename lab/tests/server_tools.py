@@ -1,7 +1,5 @@
 """What tests that start servers share."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 from pathlib import Path

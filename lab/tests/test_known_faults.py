@@ -4,8 +4,6 @@ MISTAKES were made in published measurements of allocators, COMPLAINTS by newcom
 tests by module; they stand beside what they test, and here where they have no better place.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import re

@@ -1,7 +1,5 @@
 """packaging/release.sh makes a release of what is committed, and refuses what no release should be made of."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

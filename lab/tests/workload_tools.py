@@ -1,7 +1,5 @@
 """What the workload tests share: the built program, small parameters, and allocators with one known fault."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -5,8 +5,6 @@ that was seen, trapped or without effect, and its `counts` hold the verdicts. Th
 allocator/tests/fault/enumerated and linked to no allocator. It forks a child for every attack and its twin.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import os

@@ -1,7 +1,5 @@
 """`freestone advise`: what to use for this program, in one card."""
 
-from __future__ import annotations
-
 import shlex
 import signal
 from argparse import Namespace

@@ -3,8 +3,6 @@
 Imports the standard library only: an installation makes them with any Python of 3.11 or later.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Iterator

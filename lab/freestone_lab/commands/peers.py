@@ -1,7 +1,5 @@
 """`freestone peers`, `freestone peers install`: arguments in, tables or JSON out."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from argparse import Namespace

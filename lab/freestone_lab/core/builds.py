@@ -3,8 +3,6 @@
 Every build of a preset holds the lock beside its folder: `freestone build`, `freestone test`, and what is built here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import subprocess

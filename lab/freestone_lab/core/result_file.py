@@ -1,7 +1,5 @@
 """Result files. Only this module reads or writes them. It refuses a bad one and names file, field and expectation."""
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import json

@@ -5,8 +5,6 @@ warms the file cache, proves who serves malloc, and learns the program's true ou
 Comparisons are made within rounds (`analysis/claims.py`), so a slow drift of the machine cancels out.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import random

@@ -1,7 +1,5 @@
 """What an experiment does: the task, the plan, and what a run finds around it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile

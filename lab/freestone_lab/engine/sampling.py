@@ -1,7 +1,5 @@
 """From a finished run to a sample: failures first, figures only for a run beyond doubt."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ or comment lines `# mapping START-LIMIT OFFSET BUILD_ID PATH` (hexadecimal numbe
 stacks, whose frames may then be addresses such as 0x55d0c0.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """A profile as a table: the functions that hold most, for the terminal and as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -3,8 +3,6 @@
 The kernel gives the filters to a debugger with all rights. They are classic BPF: a few kinds of instructions, run here.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

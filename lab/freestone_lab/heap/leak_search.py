@@ -1,7 +1,5 @@
 """Runs a program with libfreestone's search for lost blocks and reads what it found."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Where libfreestone lies in a running process. The mappings tell the place, the file's symbols what lies where."""
 
-from __future__ import annotations
-
 import os
 import platform
 from dataclasses import dataclass

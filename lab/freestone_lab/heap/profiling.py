@@ -1,7 +1,5 @@
 """Runs a program with libfreestone's heap profiler and gathers what it wrote."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Runs a program under libfreestone, once it is proven that the library will serve it."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

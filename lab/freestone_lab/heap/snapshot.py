@@ -1,7 +1,5 @@
 """Reads what libfreestone says about a heap: a process's live page, or a statistics file in JSON or OpenMetrics."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

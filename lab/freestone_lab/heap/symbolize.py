@@ -4,8 +4,6 @@ It ignores a file whose build-id differs from the profiled one, because a wrong 
 calls become frames of their own. C++ and Rust names are demangled.
 """
 
-from __future__ import annotations
-
 import bisect
 import json
 import re

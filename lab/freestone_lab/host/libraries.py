@@ -1,7 +1,5 @@
 """What a shared library says about itself, and which package owns it. Reads files and asks dpkg, but loads nothing."""
 
-from __future__ import annotations
-
 import functools
 import platform
 import shutil

@@ -4,8 +4,6 @@ Each holds both libraries, the command, and the recorder and replayer of traces.
 SOURCE_DATE_EPOCH, so that the same build gives the same archive and wheel. Standard library, CMake and dpkg-dev only.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

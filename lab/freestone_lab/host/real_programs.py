@@ -4,8 +4,6 @@ musl, under both libraries.
 The tables, and the code that compares them, lie in allocator/tests/preload. This module starts and reads them.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable, Sequence

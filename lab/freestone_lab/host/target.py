@@ -1,7 +1,5 @@
 """What a command really starts, and whether a preloaded allocator can reach it. Only reads files; starts nothing."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

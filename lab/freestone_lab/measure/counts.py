@@ -1,7 +1,5 @@
 """Counts that need no quiet machine: instructions by callgrind, system calls by strace, each in a pass of its own."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

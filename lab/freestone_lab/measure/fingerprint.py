@@ -1,7 +1,5 @@
 """What one must know about a machine to judge a figure: processor, kernel, memory policy, libraries, load."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

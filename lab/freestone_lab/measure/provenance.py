@@ -3,8 +3,6 @@
 With this, two labs can tell whether they measured the same.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

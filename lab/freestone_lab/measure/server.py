@@ -4,8 +4,6 @@ Each `measure` runs one fresh server. The load runs outside the measured tree an
 launcher is the ancestor of everything that the command starts, so it measures and ends even a server that forks away.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """A process and all that it started, as /proc shows them: the members, what they serve, whether they work."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

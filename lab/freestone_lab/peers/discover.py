@@ -5,8 +5,6 @@ clang's runtime (scudo); libraries that `freestone peers install` built; the con
 user. It loads nothing into this process: it reads files and asks dpkg about packages.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import difflib

@@ -6,8 +6,6 @@ a probe process has shown that it serves every name that it exports. A failure i
 others go on.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import os

@@ -3,8 +3,6 @@
 PROGRAMS is the one table of what tests and default comparisons need: program on PATH, or file -> package.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@
 Each family takes its options through a variable of its own; a name in capital letters is the variable itself.
 """
 
-from __future__ import annotations
-
 import difflib
 import os
 import re

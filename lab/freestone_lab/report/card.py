@@ -1,7 +1,5 @@
 """The card: what to use, what it brings, what is not known, what went wrong, and how to adopt it."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections import Counter

@@ -1,7 +1,5 @@
 """What stands in the cells of a page: verdicts, small drawings, figures and facts in words."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from datetime import datetime

@@ -4,8 +4,6 @@ Nothing here knows a workload by name. Figures whose names end in a number becom
 of one workload that differ in a number become a curve over it, one drawing per value of the other parameters.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A result in other tools' formats: CSV (every sample), Markdown (the tables), Google-Benchmark JSON."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Puts the analysis and the drawings into one HTML page that needs nothing else."""
 
-from __future__ import annotations
-
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ A *cost* is a figure turned so that lower is better: a rate becomes its inverse.
 costs, so below 1 is better everywhere.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Literal

@@ -1,7 +1,5 @@
 """The drawings of the curves that samples carry: distributions, memory over time, overhead per size, and others."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

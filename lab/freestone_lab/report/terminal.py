@@ -1,7 +1,5 @@
 """The terminal's view: tables, the verdict, progress. Without a terminal: plain text, no colour, no bar."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,7 +1,5 @@
 """The verdict in words. It claims an order only where the paired comparison does; otherwise it says that it cannot."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What `freestone trace stats` shows: sizes, lifetimes, who frees whose blocks, growth, live memory, the bound."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ result file back. So no comparison ever mixes machines, and the results of each 
 experiments of a worker that is lost are done elsewhere; what is finished is stored, and `--resume` takes it up again.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import importlib

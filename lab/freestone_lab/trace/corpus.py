@@ -3,8 +3,6 @@
 The table has the programs of the suite `apps` and some more, whose work is a line of shell on inputs made here.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """What the native tool says of a trace, and what `freestone trace info` prints of it: by the standard library alone."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Starts the recorder, after all that can be checked before a program runs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from dataclasses import dataclass

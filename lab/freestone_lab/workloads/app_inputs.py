@@ -4,8 +4,6 @@ Each function writes one input below `folder`, unless it exists already, and ret
 folder per version of this file. With these sizes a run under glibc takes 0.3 to 3 seconds on a machine of 2026.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import random

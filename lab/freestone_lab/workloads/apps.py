@@ -5,8 +5,6 @@ below a work folder. Nothing is downloaded at run time, and no network is used. 
 0, says what the table expects, and prints and writes byte for byte what it does under glibc.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

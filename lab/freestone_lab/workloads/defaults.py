@@ -7,8 +7,6 @@ allocators fit into the budget. With that a ratio is known within 3 % where pair
 differs from process to process, such as the layout of pages in caches, does not get less in longer runs.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -3,8 +3,6 @@
 A mitigation that needs the trailer is built with it. Its own cost is what it adds to the trailer's.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -3,8 +3,6 @@
 `suites.py` and `apps.py` hold tables only; how a row becomes a process with checked output stands here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The attack suite: the program's verdicts become a result, and the result a table."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

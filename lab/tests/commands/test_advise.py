@@ -1,7 +1,5 @@
 """`freestone advise` and what a newcomer may expect of it and of `compare`; each test is a complaint that was made."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """What works on a machine that has installed nothing: no package of Python's, no pip, no network, even no Python."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

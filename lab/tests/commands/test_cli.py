@@ -1,7 +1,5 @@
 """The commands as a user types them: results, exit statuses, one clear line for every wrong usage."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import importlib

@@ -1,7 +1,5 @@
 """Manual pages and completions: one for every command and option, and such that man, bash and zsh take them."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

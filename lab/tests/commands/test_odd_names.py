@@ -1,7 +1,5 @@
 """Programs whose names are no UTF-8, or are none once the kernel has cut them after 15 bytes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -2,8 +2,6 @@
 ignored, as under nohup, ends nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

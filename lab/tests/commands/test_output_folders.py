@@ -1,7 +1,5 @@
 """A folder that is missing is made, by every command that is told where its file goes."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 

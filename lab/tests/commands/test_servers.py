@@ -1,7 +1,5 @@
 """Six servers from start to card: redis, nginx, PostgreSQL, memcached, one of Python and one of Node."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -2,8 +2,6 @@
 in every bad place, and two at once. It takes at most three minutes with the ends by one pid (test_one_pid.py).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

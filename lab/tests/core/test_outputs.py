@@ -1,7 +1,5 @@
 """Files go where they were asked for, or somewhere that works; nothing that was measured is lost."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

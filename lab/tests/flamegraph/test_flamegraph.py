@@ -1,7 +1,5 @@
 """Profiles are read as their makers meant them, addresses get the right names, and the page shows both in a browser."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The agent: one scrape for a machine, by service, of processes that live; heap profiles pushed while servers serve."""
 
-from __future__ import annotations
-
 import email
 import gzip
 import http.server

@@ -1,7 +1,5 @@
 """A process that runs is looked at by its number, without having been prepared, and goes on as if nothing happened."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """`freestone leaks` names what a program lost, by function and line, and says so by its exit status."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What libfreestone writes is read back by the readers that people have: ours and the real Go pprof."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Servers are looked at by their number while they serve, and go on serving: redis, Python, C++, Go, Java, Node."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

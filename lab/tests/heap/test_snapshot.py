@@ -1,7 +1,5 @@
 """`freestone stats` and `freestone top` on a real process, on real files, and on what is no such thing."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import itertools

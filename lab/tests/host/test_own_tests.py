@@ -1,7 +1,5 @@
 """The counting of tests: a failure, a build that breaks, and a suite that runs nothing are never a pass."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

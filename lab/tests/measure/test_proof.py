@@ -1,7 +1,5 @@
 """Who serves malloc: shadowed, absent, foreign and partial allocators are all seen."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

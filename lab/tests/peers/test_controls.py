@@ -1,7 +1,5 @@
 """Each control allocator does what its name says, and nothing else."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import signal

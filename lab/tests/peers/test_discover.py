@@ -1,7 +1,5 @@
 """Finding allocators: what is listed is what is there, and what cannot be used is refused in one clear line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import struct

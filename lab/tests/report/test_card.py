@@ -1,7 +1,5 @@
 """The card that a comparison's page opens with, and the question whether to go on."""
 
-from __future__ import annotations
-
 import math
 import os
 import pty

@@ -1,7 +1,5 @@
 """One measurement, one number: card, terminal, tables, page and result file show the same ratios and values."""
 
-from __future__ import annotations
-
 import html
 import io
 import re

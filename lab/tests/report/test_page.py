@@ -1,7 +1,5 @@
 """The report page: what it says must follow from the results, and it must work in a browser, alone and on a phone."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The readers: what is no trace and no record at all, and what is damaged or impossible: one clear error each."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re

@@ -1,7 +1,5 @@
 """The recorder: what it writes of programs whose calls are known, and what the program notices of it."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

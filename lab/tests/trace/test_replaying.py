@@ -1,7 +1,5 @@
 """The replayer: the same calls under any allocator, in the recorded order, and one clear error for a damaged trace."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -4,8 +4,6 @@ The costs are processor time with and without the recorder, of the same work in 
 docs/TRACE.md shows the ones that were stored, from the property `cost` of each test in pytest's report.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

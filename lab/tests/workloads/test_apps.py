@@ -1,7 +1,5 @@
 """Real programs: fixed work, inputs from a seed, and output that is the same twice and says what it should."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import resource

@@ -1,7 +1,5 @@
 """What the workloads ask of an allocator, counted from outside: by the recorder, call by call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

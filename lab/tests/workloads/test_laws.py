@@ -1,7 +1,5 @@
 """Every generator against the formula of its law: chi-square over single values or groups of at least ten expected."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

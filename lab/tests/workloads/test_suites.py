@@ -1,7 +1,5 @@
 """The suites: every run is accepted by the program, fits the machine, and covers what is promised."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

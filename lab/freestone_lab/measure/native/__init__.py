@@ -1,8 +1,6 @@
 """The small C programs of the lab, compiled at first use: `launch` (runs and measures one child), `probe`, and the
 libraries `timed` and `aged`."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess
