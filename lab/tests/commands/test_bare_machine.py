@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from command_tools import needs_library
 
 from freestone_lab.commands import environment, options
 from freestone_lab.core import paths
@@ -76,11 +77,6 @@ def without_python(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     return machine(tmp_path_factory.mktemp("without-python"), "", *SHELL_TOOLS)
 
 
-needs_library = pytest.mark.skipif(
-    not (paths.build_dir() / "libfreestone.so").exists(), reason="libfreestone is not built"
-)
-
-
 @pytest.mark.parametrize("word", ["--help", "-h", "help", ""])
 def test_help_needs_no_python(without_python: Machine, word: str) -> None:
     done = without_python.freestone(*filter(None, [word]))
@@ -120,9 +116,8 @@ def test_in_a_folder_with_a_blank_a_link_is_preloaded_or_the_cause_is_told(tmp_p
 def test_a_missing_python_is_named(without_python: Machine) -> None:
     done = without_python.freestone("stats")
     assert done.returncode == 2
-    assert done.stderr == (
-        "freestone: this machine lacks: python3; install them with its package manager and run this again\n"
-    )
+    lacks = "this machine lacks: python3; install them with its package manager and run this again"
+    assert done.stderr == f"freestone: {lacks}\n"
 
 
 def test_without_rights_one_message_names_what_all_steps_lack(tmp_path: Path) -> None:

@@ -62,9 +62,7 @@ def test_results_lie_where_the_user_stands(tmp_path: Path, monkeypatch: pytest.M
     assert outputs.new_name("advise").parent == tmp_path
 
 
-def test_a_full_disk_leaves_the_old_file_and_is_said_with_its_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_the_old_file_and_its_path_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "r.json"
     outputs.write_whole(path, "old")
 

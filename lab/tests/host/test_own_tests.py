@@ -158,9 +158,7 @@ def test_packages_that_cannot_be_had_are_named(monkeypatch: pytest.MonkeyPatch) 
         own_tests.run_all(["lab"], Form.ALL, Silent(status=2))
 
 
-def test_a_runner_that_fails_without_naming_a_test_is_a_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_runner_that_fails_and_names_no_test_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "cache_dir", lambda: tmp_path)
 
     class Failing(Silent):

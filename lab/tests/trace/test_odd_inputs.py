@@ -51,9 +51,7 @@ READERS = {
 
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 @pytest.mark.parametrize("what", ["missing", "empty", "folder", "pipe", "/dev/null", "/dev/zero"])
-def test_what_is_no_file_with_something_in_it_is_named(
-    read: Callable[[Path], object], what: str, tmp_path: Path
-) -> None:
+def test_what_is_no_file_with_contents_is_named(read: Callable[[Path], object], what: str, tmp_path: Path) -> None:
     path = Path(what) if what.startswith("/") else tmp_path / what
     if what == "pipe":
         os.mkfifo(path)
@@ -98,9 +96,7 @@ IMPOSSIBLE = {
 
 @BUILT
 @pytest.mark.parametrize(("wrong", "message", "in_a_plan"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
-def test_impossible_contents_under_right_checksums_are_named(
-    wrong: bytes, message: str, in_a_plan: bool, tmp_path: Path
-) -> None:
+def test_impossible_contents_are_named(wrong: bytes, message: str, in_a_plan: bool, tmp_path: Path) -> None:
     path = tmp_path / "t.fst"
     path.write_bytes(trace_of(BIRTH, EXIT, wrong))
     with pytest.raises(TraceError, match=rf"t\.fst: .*{re.escape(message)}"):

@@ -144,9 +144,8 @@ def test_what_threads_without_a_buffer_lose_is_said(record: Record) -> None:
     kept = of_kind(trace, Kind.MALLOC, 77)
     lost = trace.summary["dropped_calls"]
     assert kept < 200 and lost >= 200 - kept
-    assert f"  {lost} calls dropped: their threads found no free buffer" in describe.lines(
-        describe.facts(Path(trace.path))
-    )
+    said = describe.lines(describe.facts(Path(trace.path)))
+    assert f"  {lost} calls dropped: their threads found no free buffer" in said
 
 
 @pytest.mark.long

@@ -49,9 +49,7 @@ def test_an_application_gives_the_same_output_twice(app: apps.App, tmp_path: Pat
 
 
 def test_absent_programs_are_said_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    ghost = apps.App(
-        "ghost", "a program that is not here", "ghost-tools", "no-such-program", lambda p, f: apps.Parts(())
-    )
+    ghost = apps.App("ghost", "a program not here", "ghost-tools", "no-such-program", lambda p, f: apps.Parts(()))
     monkeypatch.setattr(apps, "APPS", (*apps.APPS, ghost))
     found, absent = apps.available(["ghost", "git"])
     assert [app.name for app in absent] == ["ghost"]
@@ -98,9 +96,8 @@ def test_redis_is_not_served_by_the_jemalloc_that_it_links() -> None:
         pytest.skip("redis-server is not installed")
     command = apps.as_command(redis, apps.work_folder())
     server = command.argv[command.argv.index("--") + 1]
-    shown = subprocess.run(
-        ["ldd", server], env={**os.environ, **command.env}, capture_output=True, text=True, check=True
-    )
+    env = {**os.environ, **command.env}
+    shown = subprocess.run(["ldd", server], env=env, capture_output=True, text=True, check=True)
     assert "libjemalloc" not in shown.stdout
     assert "not found" not in shown.stdout
 
