@@ -78,9 +78,8 @@ def _run(command: Sequence[str | os.PathLike[str]], folder: Path, log: Path, env
     if done.returncode != 0:
         lines = log.read_text(errors="replace").splitlines()
         reason = next((line.strip() for line in reversed(lines) if re.search(r"\berror\b", line, re.IGNORECASE)), "")
-        raise InstallError(
-            f"{Path(shown[0]).name} failed with exit code {done.returncode}: {reason or lines[-1]} (see {log})"
-        )
+        failed = f"{Path(shown[0]).name} failed with exit code {done.returncode}"
+        raise InstallError(f"{failed}: {reason or lines[-1]} (see {log})")
 
 
 def _cmake(source: Path, build: Path, settings: Sequence[str], target: str) -> None:

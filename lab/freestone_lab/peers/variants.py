@@ -36,9 +36,8 @@ def variable(family: str, option: str, value: str) -> tuple[str, str]:
         return "GLIBC_TUNABLES", f"glibc.malloc.{option}={value}"
     if family.startswith("scudo"):
         return "SCUDO_OPTIONS", f"{option}={value}"
-    raise UserError(
-        f"--option {family}:{option}: it is not known how {family} takes options; name its variable in capitals"
-    )
+    unknown = f"it is not known how {family} takes options; name its variable in capitals"
+    raise UserError(f"--option {family}:{option}: {unknown}")
 
 
 def _parsed(text: str) -> tuple[str, str, list[str]]:

@@ -43,9 +43,8 @@ def command_line(request: Request) -> tuple[list[str], dict[str, str]]:
     if request.command:
         found = target.resolve(request.command)
         if proof.defines(str(found.image.resolve()), "malloc"):
-            raise UserError(
-                f"'{found.image}' has a malloc of its own, in front of which no preloaded library can stand"
-            )
+            own = "has a malloc of its own, in front of which no preloaded library can stand"
+            raise UserError(f"'{found.image}' {own}")
         name = found.path.name
     if request.under:
         peer = discover.find(request.under)

@@ -217,9 +217,8 @@ def _git(program: Path, folder: Path) -> Parts:
         shutil.rmtree(repository, ignore_errors=True)
         subprocess.run([program, "init", "-q", "--bare", "-b", "main", repository], check=True, env=full)
         with inputs.git_stream(folder).open("rb") as stream:
-            subprocess.run(
-                [program, "-C", repository, "fast-import", "--quiet", "--done"], stdin=stream, check=True, env=full
-            )
+            words = [str(program), "-C", str(repository), "fast-import", "--quiet", "--done"]
+            subprocess.run(words, stdin=stream, check=True, env=full)
     options = ("log", "-p", "--no-color", "--stat", "-M", "--format=%H %s", "main")
     return Parts(("-C", str(repository), *options), env=env)
 

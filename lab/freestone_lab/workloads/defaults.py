@@ -32,9 +32,8 @@ def _sqlite() -> Task | None:
     if program is None:
         return None
     script = INPUTS / "orders.sql"
-    return Task(
-        "sqlite3", "sqlite3 on an order book in memory", (program, "-batch", ":memory:"), stdin=script, seconds=0.06
-    )
+    words = (program, "-batch", ":memory:")
+    return Task("sqlite3", "sqlite3 on an order book in memory", words, stdin=script, seconds=0.06)
 
 
 def python() -> Task:
