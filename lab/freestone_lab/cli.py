@@ -4,8 +4,6 @@ line and exit status 2.
 This module and commands/options*.py import the standard library only; a command's module is imported when it starts.
 """
 
-from __future__ import annotations
-
 import codecs
 import importlib
 import io

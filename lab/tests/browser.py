@@ -1,7 +1,5 @@
 """A headless Chromium for tests: a page is loaded from a file, and its DOM after the scripts comes back."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """The command in the process of the tests, so that its imports are paid once."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import shutil
@@ -14,6 +12,10 @@ import pytest
 
 from freestone_lab import cli
 from freestone_lab.core import paths
+
+CLI = [sys.executable, "-m", "freestone_lab.cli"]  # the command in a process of its own
+LIBRARY = paths.build_dir() / "libfreestone.so"
+needs_library = pytest.mark.skipif(not LIBRARY.exists(), reason="libfreestone is not built")
 
 
 @dataclass(frozen=True)

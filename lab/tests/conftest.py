@@ -1,7 +1,5 @@
 """Shared fixtures: a small allocating program and the control allocators, compiled once per test session."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The controls and a small program to run under them, built once per test session."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
@@ -138,6 +136,4 @@ def build_controls(folder: Path) -> Path:
 def run_under(peer: Peer, *command: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
     """One run of a command under a peer."""
     full = {**os.environ, **discover.preload_environment(peer), **env}
-    return subprocess.run(
-        [str(part) for part in command], env=full, capture_output=True, text=True, timeout=1200, check=False
-    )
+    return subprocess.run([str(part) for part in command], env=full, capture_output=True, text=True, timeout=1200)

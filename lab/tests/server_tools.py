@@ -1,12 +1,16 @@
 """What tests that start servers share."""
 
-from __future__ import annotations
-
+import os
 import shutil
 import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from freestone_lab.core import paths
 
 NGINX = """
 daemon off; worker_processes 2; error_log stderr; pid {folder}/nginx.pid; {more}
@@ -17,6 +21,25 @@ http {{
   server {{ listen 127.0.0.1:{port}; location / {{ return 200 "all is well"; }} }}
 }}
 """
+
+
+@contextmanager
+def runs(
+    *command: str | Path, executable: Path | None = None, library: str = "libfreestone.so", **more: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A program under the library that has written `up` to its standard error."""
+    env = {**os.environ, "LD_PRELOAD": str(paths.build_dir() / library), **more}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, executable=executable, env=env, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0
+    ) as child:
+        try:
+            assert child.stderr is not None
+            while child.stderr.readline() != b"up\n":
+                assert child.poll() is None
+            yield child
+        finally:
+            child.kill()
 
 
 def need(*programs: str) -> None:

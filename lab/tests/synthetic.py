@@ -1,7 +1,5 @@
 """Invented results of every shape the report must show. The figures follow a seeded generator, not any allocator."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

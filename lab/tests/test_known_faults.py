@@ -4,8 +4,6 @@ MISTAKES were made in published measurements of allocators, COMPLAINTS by newcom
 tests by module; they stand beside what they test, and here where they have no better place.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import re
@@ -177,9 +175,8 @@ def test_what_comes_before_and_after_is_not_in_the_time(tmp_path: Path) -> None:
 def test_a_suite_of_real_programs_says_why_it_is_empty() -> None:
     out = Console(width=80, file=io.StringIO(), record=True)
     terminal.show_suites(out, {"apps": ()}, {}, {"redis": False, "git": False})
-    assert "0 of 2 real programs are installed; `freestone setup --apps` installs more" in " ".join(
-        out.export_text().split()
-    )
+    said = " ".join(out.export_text().split())
+    assert "0 of 2 real programs are installed; `freestone setup --apps` installs more" in said
 
 
 def test_the_tables_of_diff_fit_80_columns() -> None:

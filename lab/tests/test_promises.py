@@ -1,7 +1,5 @@
 """The interface that docs/STABILITY.md promises. data/promises-1.0.txt has it as 1.0 had it; it is never made anew."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

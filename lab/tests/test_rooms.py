@@ -1,8 +1,6 @@
 """The rooms of the lab and of the trace, by the tables of docs/ARCHITECTURE-LAB.md: each file reaches only rooms below
 its own. A module of the lab is known by its name alone."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """allocator/tests/structure/size_test.py takes what one percent allows, and nothing above it."""
 
-from __future__ import annotations
-
 import math
 import shutil
 import subprocess

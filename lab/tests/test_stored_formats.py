@@ -3,8 +3,6 @@
 docs/STABILITY.md is the promise. A format that gets a version adds a file here and keeps the older one.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

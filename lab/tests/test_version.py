@@ -1,7 +1,5 @@
 """The version stands in the top CMakeLists.txt; packaging/set_version.py writes it there and to every other place."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

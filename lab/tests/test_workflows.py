@@ -1,8 +1,6 @@
 """The jobs that run on their own: none hangs for hours, or passes since there was nothing to run, or does what no page
 says."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What several tests of traces need: records of the test program, and damaged traces, which no tool writes."""
 
-from __future__ import annotations
-
 import struct
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the workload tests share: the built program, small parameters, and allocators with one known fault."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -190,7 +188,7 @@ def program() -> Path:
             ["cmake", "-S", str(source), "-B", str(build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"],
             ["cmake", "--build", str(build), "-j2"],
         ):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(command, capture_output=True, text=True)
             assert done.returncode == 0, done.stdout + done.stderr
     return build / "freestone-workload"
 
@@ -210,9 +208,7 @@ def run(*words: str, preload: Path | str | None = None, **env: str) -> Outcome:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("LD_")} | env
     if preload:
         environment["LD_PRELOAD"] = str(preload)
-    done = subprocess.run(
-        [str(program()), *words], capture_output=True, text=True, check=False, env=environment, timeout=1200
-    )
+    done = subprocess.run([str(program()), *words], capture_output=True, text=True, env=environment, timeout=1200)
     lines = done.stdout.strip().splitlines()
     found = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
     return Outcome(done.returncode, found, done.stderr)

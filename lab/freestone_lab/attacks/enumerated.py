@@ -5,8 +5,6 @@ that was seen, trapped or without effect, and its `counts` hold the verdicts. Th
 allocator/tests/fault/enumerated and linked to no allocator. It forks a child for every attack and its twin.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import os
@@ -45,11 +43,10 @@ class Grid:
 
 def build_program() -> Path:
     """The program: the build tree's when it is newer than its sources, otherwise compiled now."""
-    files = sorted((paths.root() / _SOURCES).glob("*.*"))
+    folder = paths.root() / _SOURCES
+    files = sorted(folder.glob("*.*"))
     if not files:
-        raise UserError(
-            f"{paths.root() / _SOURCES}: holds no sources; expected the attack suite of a Freestone checkout"
-        )
+        raise UserError(f"{folder}: holds no sources; expected the attack suite of a Freestone checkout")
     built = paths.build_dir() / "allocator" / "tests" / "enumerated"
     if built.is_file() and built.stat().st_mtime >= max(file.stat().st_mtime for file in files):
         return built
@@ -145,10 +142,9 @@ def grid(result: Result) -> Grid:
     def cell(shares: dict[str, float], name: str) -> str:
         return "-" if name not in shares else f"{int(100 * shares[name] + 1e-9)}"
 
-    rows: list[tuple[str, ...]] = [
-        (kind, *(cell(shares, name) for name in names)) for kind, shares in kinds(result).items()
-    ]
-    worst = [min((shares[name] for shares in kinds(result).values() if name in shares), default=0.0) for name in names]
+    found = kinds(result)
+    rows: list[tuple[str, ...]] = [(kind, *(cell(shares, name) for name in names)) for kind, shares in found.items()]
+    worst = [min((shares[name] for shares in found.values() if name in shares), default=0.0) for name in names]
     rows.append(("the worst kind", *(f"{int(100 * share + 1e-9)}" for share in worst)))
     notes = [f"{name}: {count} harmless twins failed" for name, count in false_alarms(result).items()]
     notes += [f"{name}: not judged: {why}" for name, why in result.fingerprint.get("not_judged", {}).items()]

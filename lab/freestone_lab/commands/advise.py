@@ -1,7 +1,5 @@
 """`freestone advise`: what to use for this program, in one card."""
 
-from __future__ import annotations
-
 import shlex
 import signal
 from argparse import Namespace
@@ -92,7 +90,7 @@ def _about_running(options: Namespace) -> tuple[Task, list[Path]]:
         raise UserError(f"--pid {options.pid}: a process of the kernel, which has no malloc")
     pids = [options.pid, *tree.descendants(options.pid)]
     serving = tree.listening(pids)
-    own = next((p for p in _mapped(options.pid) if recognise.allocator_name(p) in recognise.FAMILIES), None)
+    own = next((p for p in tree.mapped(options.pid) if recognise.allocator_name(p) in recognise.FAMILIES), None)
     threads = len(list(Path(f"/proc/{options.pid}/task").iterdir()))
     kind: recognise.Kind = "server" if serving else "batch"
     look = Look(tree.program_of(options.pid), kind, 0.0, threads, len(pids), serving, own=own)
@@ -105,11 +103,6 @@ def _about_running(options: Namespace) -> tuple[Task, list[Path]]:
     options.command = argv
     task, programs = compare.user_task(options)
     return replace(task, cwd=cwd, env=env), programs
-
-
-def _mapped(pid: int) -> list[str]:
-    lines = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines()
-    return list(dict.fromkeys(line[line.index("/") :] for line in lines if "/" in line))
 
 
 def task_of(options: Namespace) -> tuple[Task, list[Path]]:

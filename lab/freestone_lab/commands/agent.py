@@ -1,7 +1,5 @@
 """`freestone agent`: metrics and heap profiles of every process of a machine that runs under libfreestone."""
 
-from __future__ import annotations
-
 import functools
 import sys
 import threading

@@ -1,7 +1,5 @@
 """`freestone bench attacks` (also `freestone attacks`): arguments in, a table and a file out."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 from rich.markup import escape

@@ -1,7 +1,5 @@
 """`freestone bench`: the suites of workloads and real programs, under every allocator."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`freestone compare`: which allocator is best for this program, on this machine."""
 
-from __future__ import annotations
-
 import shlex
 from argparse import Namespace
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`freestone docs`: the documents that come from sources and stored results."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`freestone doctor`: is this machine fit to measure, and why not."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 from freestone_lab.engine import fitness as examiner

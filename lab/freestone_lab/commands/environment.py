@@ -3,8 +3,6 @@
 A command that needs none runs in any Python of 3.11 or later.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 

@@ -1,7 +1,5 @@
 """`freestone leaks`: blocks that a program allocated and that nothing points to."""
 
-from __future__ import annotations
-
 import json
 import sys
 from argparse import Namespace

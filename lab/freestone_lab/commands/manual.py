@@ -3,8 +3,6 @@
 Imports the standard library only: an installation makes them with any Python of 3.11 or later.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Iterator
@@ -98,10 +96,8 @@ def front_page(version: str) -> str:
     text = options.HELP.read_text()
     said = {m[1]: m[2] for m in re.finditer(r"(?m)^  (\w+)  +(\S.*)$", text)}
     lines = [_heading("freestone", version), ".SH NAME", "freestone \\- run, observe and compare memory allocators"]
-    lines += [
-        ".SH SYNOPSIS",
-        ".B freestone\n.I COMMAND\n[\\fIOPTION\\fR...] [\\fB\\-\\-\\fR \\fIPROGRAM ARGUMENT\\fR...]",
-    ]
+    synopsis = ".B freestone\n.I COMMAND\n[\\fIOPTION\\fR...] [\\fB\\-\\-\\fR \\fIPROGRAM ARGUMENT\\fR...]"
+    lines += [".SH SYNOPSIS", synopsis]
     lines += [".SH DESCRIPTION", escaped(text.split("\n\n")[1])]
     for name in names():
         if " " not in name:

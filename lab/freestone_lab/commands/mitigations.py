@@ -1,7 +1,5 @@
 """`freestone bench mitigations`: arguments in, table and file out."""
 
-from __future__ import annotations
-
 import sys
 from argparse import Namespace
 

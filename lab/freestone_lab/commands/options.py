@@ -4,8 +4,6 @@ Imports the standard library only: `--help` needs nothing installed. COMMANDS na
 function `run` does the work and receives the parsed options.
 """
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import sys

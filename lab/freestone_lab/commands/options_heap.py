@@ -1,7 +1,5 @@
 """The options of the commands that look into a heap. Imports the standard library only."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The options of the commands that record, replay and look at traces. Imports the standard library only."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`freestone package`: what a release consists of."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 from freestone_lab.host import packaging

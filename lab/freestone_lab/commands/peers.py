@@ -1,7 +1,5 @@
 """`freestone peers`, `freestone peers install`: arguments in, tables or JSON out."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from argparse import Namespace
@@ -43,11 +41,10 @@ def _print_peers(found: list[Peer]) -> None:
         for p in found
     ]
     terminal.show_grid(terminal.console(), headings, rows)
-    missing = [name for name in peers_install.installable() if name not in _present(found)]
+    missing = ", ".join(name for name in peers_install.installable() if name not in _present(found))
     if missing:
-        terminal.console(stderr=True).print(
-            f"not here: {', '.join(missing)}; `freestone peers install` brings them", style="dim"
-        )
+        said = f"not here: {missing}; `freestone peers install` brings them"
+        terminal.console(stderr=True).print(said, style="dim")
 
 
 def _present(found: list[Peer]) -> set[str]:

@@ -1,7 +1,5 @@
 """Where a sitting writes. It tries every file before it measures anything."""
 
-from __future__ import annotations
-
 import webbrowser
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence

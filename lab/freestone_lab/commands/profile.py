@@ -1,7 +1,5 @@
 """`freestone profile`: where a program's memory comes from, as a page with a flame graph."""
 
-from __future__ import annotations
-
 import json
 import sys
 import webbrowser

@@ -1,7 +1,5 @@
 """`freestone record`: a trace of every allocation call of a program."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 from freestone_lab.core import units

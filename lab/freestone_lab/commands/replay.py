@@ -1,7 +1,5 @@
 """`freestone replay`: runs a program's recorded calls under any allocator, and judges as `compare` does."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 from freestone_lab.commands import compare, places, sitting

@@ -1,7 +1,5 @@
 """`freestone report`, `freestone diff` and `freestone join`: what is made of result files."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 from freestone_lab.analysis import changes

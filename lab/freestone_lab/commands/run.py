@@ -1,7 +1,5 @@
 """`freestone run`: runs a program under libfreestone. `freestone lib`: says where the library lies."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 from freestone_lab.heap import runner

@@ -1,7 +1,5 @@
 """`freestone setup`: installs the Debian packages that the lab can use."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 from freestone_lab.engine import preparation

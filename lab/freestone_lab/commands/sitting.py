@@ -1,7 +1,5 @@
 """What advise, compare, bench and replay share: how a sitting runs, how it ends, and what it shows."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

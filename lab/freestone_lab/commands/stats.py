@@ -1,7 +1,5 @@
 """`freestone stats` and `freestone top`: what a heap holds, once or live."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from contextlib import nullcontext
 from pathlib import Path

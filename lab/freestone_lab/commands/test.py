@@ -1,7 +1,5 @@
 """`freestone test`: the tests of the repository, summed in one line."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 from freestone_lab.core.errors import UserError

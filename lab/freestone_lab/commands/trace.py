@@ -1,7 +1,5 @@
 """`freestone trace`: look at traces, and make others from them."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`freestone trace info`: what is in a trace."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 from freestone_lab.trace import describe

@@ -3,8 +3,6 @@
 Every build of a preset holds the lock beside its folder: `freestone build`, `freestone test`, and what is built here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import subprocess
@@ -34,7 +32,7 @@ def built(name: str) -> Path:
         with lock(shared=True):
             present = path.exists()
         if not present:
-            subprocess.run([str(paths.root() / "freestone"), "build", name], stdout=subprocess.DEVNULL, check=False)
+            subprocess.run([str(paths.root() / "freestone"), "build", name], stdout=subprocess.DEVNULL)
     if not path.exists():
         raise UserError(f"{path} is missing: './freestone build {name}' makes it")
     return path

@@ -4,8 +4,6 @@ It needs only the standard library, so `freestone run` and `freestone leaks` wor
 file is an ElfError, even a table beyond its end.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The one exception for wrong usage: its message is a single line naming the value and what was expected."""
 
-from __future__ import annotations
-
 
 class UserError(Exception):
     """Shown as `freestone: MESSAGE`, exit code 2, without a traceback."""

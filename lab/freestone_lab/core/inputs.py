@@ -1,7 +1,5 @@
 """Files that are read whole, or from their begin."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

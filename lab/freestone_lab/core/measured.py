@@ -1,7 +1,5 @@
 """Which code a result measured: hashes of the sources, so that a document can tell whether it is this tree's."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

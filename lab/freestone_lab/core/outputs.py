@@ -4,8 +4,6 @@ A file that Freestone made may be replaced by one of its kind; any other only wi
 what it reads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import fcntl

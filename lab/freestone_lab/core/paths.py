@@ -1,7 +1,5 @@
 """Where things are: the repository, the build trees, the results."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -5,8 +5,6 @@ Every other module speaks in these types. A result file is one JSON object of th
 a run that failed stays in the file with its status.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Literal
 

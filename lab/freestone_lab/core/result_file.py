@@ -1,7 +1,5 @@
 """Result files. Only this module reads or writes them. It refuses a bad one and names file, field and expectation."""
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import json
@@ -39,9 +37,8 @@ def load(path: Path) -> Result:
         encoding = json.detect_encoding(text)  # a shell's `>` may write UTF-16
         raw = msgspec.json.decode(text if encoding == "utf-8" else text.decode(encoding))
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
-        raise ResultError(
-            f"{path}: cannot be read as a result file: {getattr(error, 'strerror', None) or error}"
-        ) from error
+        why = getattr(error, "strerror", None) or error
+        raise ResultError(f"{path}: cannot be read as a result file: {why}") from error
     found = raw.get("schema") if isinstance(raw, dict) else None
     if found != SCHEMA:
         raise ResultError(f"{path}: schema is {found!r}, expected {SCHEMA!r}")
@@ -62,16 +59,12 @@ def _check(result: Result, path: Path) -> None:
         raise ResultError(f"{path}: `$.baseline` is {result.baseline!r}, expected the name of an entry of `$.peers`")
     for place, experiment in enumerate(result.experiments):
         for at, sample in enumerate(experiment.samples):
-            where = f"`$.experiments[{place}].samples[{at}]"
+            where = f"{path}: `$.experiments[{place}].samples[{at}]"
             if sample.peer not in peers and sample.peer != control_name(result.baseline):
-                raise ResultError(
-                    f"{path}: {where}.peer` is {sample.peer!r}, expected the name of an entry of `$.peers`"
-                )
+                raise ResultError(f"{where}.peer` is {sample.peer!r}, expected the name of an entry of `$.peers`")
             less = next((name for name in sample.figures.keys() & NEVER_NEGATIVE if sample.figures[name] < 0), None)
             if less is not None:
-                raise ResultError(f"{path}: {where}.figures.{less}` is {sample.figures[less]:g}, expected at least 0")
+                raise ResultError(f"{where}.figures.{less}` is {sample.figures[less]:g}, expected at least 0")
             unknown = next((name for name in sample.figures if name not in experiment.specs), None)
             if unknown is not None:
-                raise ResultError(
-                    f"{path}: {where}.figures` has {unknown!r}, expected names of the experiment's `specs`"
-                )
+                raise ResultError(f"{where}.figures` has {unknown!r}, expected names of the experiment's `specs`")

@@ -4,8 +4,6 @@ Whoever ends a command knows one process, which `guarded` makes the parent of th
 one that ends in order.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

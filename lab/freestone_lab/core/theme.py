@@ -1,7 +1,5 @@
 """The colours of every page, light and dark, as CSS variables."""
 
-from __future__ import annotations
-
 LIGHT = {
     "ink": "#20242a",
     "muted": "#5c646e",

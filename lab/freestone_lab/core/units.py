@@ -1,7 +1,5 @@
 """Quantities as users type them: `90s`, `5m`, `1%`, `2g`."""
 
-from __future__ import annotations
-
 import re
 
 from freestone_lab.core.errors import UserError

@@ -1,7 +1,5 @@
 """The time that a sitting may take: one object that the command makes, the engine keeps to, and the user may extend."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

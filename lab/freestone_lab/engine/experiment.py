@@ -5,8 +5,6 @@ warms the file cache, proves who serves malloc, and learns the program's true ou
 Comparisons are made within rounds (`analysis/claims.py`), so a slow drift of the machine cancels out.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import random
@@ -52,9 +50,8 @@ class Engine:
     ) -> None:  # fmt: skip
         base = next((p for p in peers if p.name == baseline), None)
         if base is None:
-            raise UserError(
-                f"the baseline '{baseline}' is not among the allocators: {', '.join(p.name for p in peers)}"
-            )
+            names = ", ".join(p.name for p in peers)
+            raise UserError(f"the baseline '{baseline}' is not among the allocators: {names}")
         again = replace(base, name=control_name(baseline), kind="control")
         if not task.cwd.is_dir():
             raise UserError(f"{task.id}: its working folder '{task.cwd}' does not exist")
@@ -295,9 +292,8 @@ class Engine:
             self.look = Look(Path(self.task.argv[0]).name, "server" if self.task.server else "batch", run.wall_s)
             self.look.threads, self.look.processes = run.threads, run.processes
         self._learn(run, sample)
-        left = (
-            sorted(plans.names_in(self.task.cwd) - before - {str(f) for f in self.task.output_files}) if watched else []
-        )
+        known = before | {str(f) for f in self.task.output_files}
+        left = sorted(plans.names_in(self.task.cwd) - known) if watched else []
         if left:
             self.look.remarks.append(f"leaves {', '.join(left[:3])}{' and more' if left[3:] else ''} in its folder")
         if run.exit_status:
@@ -375,9 +371,8 @@ class Engine:
         if sample.status == "timeout" and self.budget.seconds is not None and not own_limit:
             limit = self.budget.asked or f"the {self.budget.seconds:.0f} s that there are"
             raise UserError(
-                f"one run takes longer than {limit}: after {run.wall_s:.0f} s "
-                f"{self.baseline.name} held {run.rss_kib / 1024:.0f} MiB; a comparison takes at least "
-                f"{2 * (1 + LEAST_ROUNDS)} runs"
+                f"one run takes longer than {limit}: after {run.wall_s:.0f} s {self.baseline.name} held "
+                f"{run.rss_kib / 1024:.0f} MiB; a comparison takes at least {2 * (1 + LEAST_ROUNDS)} runs"
             )
         if sample.status != "ok":
             raise UserError(f"'{' '.join(self.task.argv)}' fails under {self.baseline.name}: {sample.detail}")

@@ -1,7 +1,5 @@
 """Is this machine fit to measure, and why not: settings, load, and the noise of a short A/A run."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

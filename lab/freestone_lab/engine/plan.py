@@ -1,7 +1,5 @@
 """What an experiment does: the task, the plan, and what a run finds around it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile
@@ -115,7 +113,7 @@ def shell(command: str | None, option: str, cwd: Path) -> None:
     """Runs the user's command around a run, without the allocator under test and outside the measured time."""
     if command is None:
         return
-    done = subprocess.run(command, shell=True, cwd=cwd, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, shell=True, cwd=cwd, capture_output=True, text=True)
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise UserError(f"{option} '{command}' ended with status {done.returncode}" + (f": {said[-1]}" if said else ""))

@@ -1,7 +1,5 @@
 """What a sitting needs first: the library and packages, the allocators to compare, and the seed."""
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 import sys

@@ -1,7 +1,5 @@
 """From a finished run to a sample: failures first, figures only for a run beyond doubt."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Mapping
@@ -59,17 +57,14 @@ class Sampler:
         if found.failure:
             return Sample(peer.name, round_, "failed", found.failure, gauges=gauges)
         if found.mapped is False:
-            return Sample(
-                peer.name, round_, "not_loaded", f"{peer.path} was not mapped in every process", gauges=gauges
-            )
+            said = f"{peer.path} was not mapped in every process"
+            return Sample(peer.name, round_, "not_loaded", said, gauges=gauges)
         sample = Sample(peer.name, round_, "ok", gauges=gauges)
         figures = {**process_figures(found.run), **found.figures, "wall": found.load_s}
         figures |= {"rss_after": found.after_kib or 0.0, "rss_idle": found.idle_kib or 0.0}
         if requests := figures.get(load.RATE, 0.0) * found.load_s:
             figures[load.PER_REQUEST] = figures["cpu"] / requests
-        sample.figures = {
-            name: significant(value) for name, value in figures.items() if value > 0 or "rss_" not in name
-        }
+        sample.figures = {n: significant(value) for n, value in figures.items() if value > 0 or "rss_" not in n}
         known = {**load.SPECS, **SERVER_SPECS}
         self.experiment.specs.update({n: known[n] for n in sample.figures if n in known})
         if round_ <= self.plan.series_rounds:

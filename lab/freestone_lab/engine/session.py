@@ -5,8 +5,6 @@ rounds go to whoever has fewest and is not decided, until all are or the time is
 named.
 """
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

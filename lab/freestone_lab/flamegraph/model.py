@@ -1,7 +1,5 @@
 """What a profile is, whatever file it came from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -4,8 +4,6 @@ Field numbers are those of the published format (perftools.profiles.Profile); fi
 out, and are skipped.
 """
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ or comment lines `# mapping START-LIMIT OFFSET BUILD_ID PATH` (hexadecimal numbe
 stacks, whose frames may then be addresses such as 0x55d0c0.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter
@@ -16,12 +14,7 @@ from pathlib import Path
 from freestone_lab.flamegraph import pprof
 from freestone_lab.flamegraph.model import Frame, Mapping, Profile, ProfileError, Sample, by_python
 
-HEAP_TYPES = [
-    ("alloc_objects", "count"),
-    ("alloc_space", "bytes"),
-    ("inuse_objects", "count"),
-    ("inuse_space", "bytes"),
-]
+KINDS = [("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes")]
 COUNTS = re.compile(r"(\d+):\s*(\d+)\s*\[\s*(\d+):\s*(\d+)\]")
 MAPS = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ \d+\s+(/.*)$")
 MAPPING = re.compile(r"^# mapping ([0-9a-fx]+)-([0-9a-fx]+) ([0-9a-fx]+) (\S+) (.+)$")
@@ -130,7 +123,7 @@ def heap_v2(text: str, name: str) -> Profile:
     notes = [f"estimated from samples, one per {rate} bytes on average"] if rate > 1 else []
     if not samples:
         notes.append("no sample: the program allocated less than the sampling rate, or profiling was not active")
-    return Profile(list(HEAP_TYPES), samples, label=name, mappings=mappings, notes=notes)
+    return Profile(list(KINDS), samples, label=name, mappings=mappings, notes=notes)
 
 
 def maps_line(line: str) -> Mapping | None:

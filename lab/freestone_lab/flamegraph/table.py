@@ -1,9 +1,8 @@
 """A profile as a table: the functions that hold most, for the terminal and as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from freestone_lab.core import units
@@ -51,12 +50,10 @@ def lines(profiles: Sequence[Profile], view: str) -> list[str]:
         shown = [f"{name} of {len(profiles)} processes"]
         shown += [f"  {_amount(p, p.place(view), p.total(p.place(view))):>10}  {p.label}" for p in profiles[:MOST]]
         shown += [f"  and {len(profiles) - MOST} more"] if len(profiles) > MOST else []
-    amount = _amount(profile, at, profile.total(at))
-    shown += [f"{name}: {amount}{f' in {profile.label}' if shown else ''}; itself, with what it calls, function"]
-    shown += [
-        f"  {_amount(profile, at, f.own[at]):>10} {_amount(profile, at, f.total[at]):>10}  {f.name}"
-        for f in found[:MOST]
-    ]
+    amount = partial(_amount, profile, at)
+    of = f" in {profile.label}" if shown else ""
+    shown += [f"{name}: {amount(profile.total(at))}{of}; itself, with what it calls, function"]
+    shown += [f"  {amount(f.own[at]):>10} {amount(f.total[at]):>10}  {f.name}" for f in found[:MOST]]
     return [*shown, *([f"  and {len(found) - MOST} more"] if len(found) > MOST else [])]
 
 

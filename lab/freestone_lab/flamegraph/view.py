@@ -101,11 +101,9 @@ def tree(profiles: Sequence[Profile], types: list[tuple[str, str]]) -> dict[str,
 def preferred(profiles: Sequence[Profile], types: list[tuple[str, str]], view: str) -> int:
     """The sample type to show first: `view`, else the last one that is not empty."""
     names = [name for name, _ in types]
-    filled = [i for i, t in enumerate(types) if any(p.total(p.sample_types.index(t)) for p in profiles)] or [
-        len(types) - 1
-    ]
-    wanted = names.index(view) if view in names else filled[-1]
-    return wanted if wanted in filled else filled[-1]
+    filled = [i for i, t in enumerate(types) if any(p.total(p.sample_types.index(t)) for p in profiles)]
+    last = filled[-1] if filled else len(types) - 1
+    return names.index(view) if view in names and names.index(view) in filled else last
 
 
 def render_profiles(

@@ -365,10 +365,6 @@ def _repeated(action: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-def _runs(pid: int) -> bool:
-    return Path(f"/proc/{pid}/task").exists()
-
-
 @contextmanager
 def look_until(pids: Sequence[int], seconds: float | None) -> Iterator[Callable[[Callable[[], object]], None]]:
     """Yields a function that waits until the time is over, the processes have ended, or Ctrl-C, SIGTERM or SIGHUP came.
@@ -383,7 +379,7 @@ def look_until(pids: Sequence[int], seconds: float | None) -> Iterator[Callable[
 
     def wait(meanwhile: Callable[[], object]) -> None:
         until = None if seconds is None else time.monotonic() + seconds
-        while not asked and any(map(_runs, pids)) and (until is None or time.monotonic() < until):
+        while not asked and any(map(snapshot.is_running, pids)) and (until is None or time.monotonic() < until):
             meanwhile()
             time.sleep(0.02)
 

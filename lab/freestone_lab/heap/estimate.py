@@ -6,8 +6,6 @@ its weight, is taken as a count again, as many samples of equal weight as have t
 Statistics in Medicine 1997); the bounds are those of a Poisson count (Wilson and Hilferty's approximation).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

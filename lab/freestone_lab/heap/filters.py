@@ -3,8 +3,6 @@
 The kernel gives the filters to a debugger with all rights. They are classic BPF: a few kinds of instructions, run here.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os
@@ -16,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from freestone_lab.core.errors import UserError
+from freestone_lab.heap import names
 
 PTRACE_CONT, PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_SECCOMP_GET_FILTER = 7, 0x4206, 0x4207, 0x420C
 PTRACE_EVENT_STOP = 128
@@ -56,7 +55,7 @@ class _Vanished(Exception):
 def must_allow(pid: int, leaks: bool) -> None:
     """Raises UserError if answering may end the process, or if nobody here may know."""
     for tid in _threads(pid):
-        if _status(pid, tid, "Seccomp") in ("", "0") or _are_ours(pid, tid):
+        if names.status(tid, "Seccomp") in ([], ["0"]) or _are_ours(tid):
             continue
         # The kernel lets a thread go when the one that traces it ends.
         with suppress(_Vanished), ThreadPoolExecutor(1) as tracer:
@@ -71,19 +70,10 @@ def _threads(pid: int) -> list[int]:
         raise UserError(f"process {pid} has ended") from error
 
 
-def _status(pid: int, tid: int, name: str) -> str:
-    try:
-        lines = Path(f"/proc/{pid}/task/{tid}/status").read_text(errors="surrogateescape").splitlines()
-    except OSError:
-        return ""
-    return next((line.split()[1] for line in lines if line.startswith(f"{name}:")), "")
-
-
-def _are_ours(pid: int, tid: int) -> bool:
+def _are_ours(tid: int) -> bool:
     """Whether the thread has no filter but those of all processes here, of this one too: a container's."""
-    own = os.getpid()
-    counts = [_status(*place, "Seccomp_filters") for place in ((pid, tid), (1, 1), (own, own))]
-    return all(counts) and int(counts[0]) <= min(map(int, counts))
+    counts = [names.status(one, "Seccomp_filters") for one in (tid, 1, os.getpid())]
+    return all(counts) and int(counts[0][0]) <= min(int(count) for [count] in counts)
 
 
 def _refusal(tid: int, leaks: bool) -> str:

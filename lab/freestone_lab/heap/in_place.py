@@ -4,8 +4,6 @@ Each figure is what report/statistics.cc makes of the same counters. While the p
 may belong to slightly different instants.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import sys

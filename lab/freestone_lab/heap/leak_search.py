@@ -1,7 +1,5 @@
 """Runs a program with libfreestone's search for lost blocks and reads what it found."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -74,10 +72,9 @@ def read(text: str, root: str = "") -> Leaks:
         path = next((m.path for m in mappings if m.start <= inside < m.limit), "")
         return Frame(module=path, address=inside)
 
-    stacks: list[Sample] = [
-        (tuple(frame(a) for a in reversed(site["frames"])), (int(site["blocks"]), int(site["bytes"])))
-        for site in raw["sites"]
-    ]
+    stacks: list[Sample] = []
+    for site in raw["sites"]:
+        stacks.append((tuple(map(frame, reversed(site["frames"]))), (int(site["blocks"]), int(site["bytes"]))))
     types = [("lost_objects", "count"), ("lost_space", "bytes")]
     profile = by_place(symbolize(Profile(types, stacks, mappings=mappings), root))
     return Leaks(

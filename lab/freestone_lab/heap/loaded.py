@@ -1,7 +1,5 @@
 """Where libfreestone lies in a running process. The mappings tell the place, the file's symbols what lies where."""
 
-from __future__ import annotations
-
 import os
 import platform
 from dataclasses import dataclass
@@ -10,6 +8,7 @@ from typing import BinaryIO
 
 from freestone_lab.core.elf import SHARED, Elf, ElfError
 from freestone_lab.core.errors import UserError
+from freestone_lab.measure import tree
 
 # allocator/src/upkeep/request.h
 NAMES = "freestone_request", "freestone_attention", "freestone_caches", "freestone_places"
@@ -59,10 +58,7 @@ def find_library(pid: int, memory: BinaryIO) -> Library:
         if len(words) == 6 and words[5].startswith("/"):
             start, end = (int(x, 16) for x in words[0].split("-"))
             files.setdefault(words[5].removesuffix(" (deleted)"), (start, end))
-    try:
-        program = str(Path(f"/proc/{pid}/exe").readlink()).removesuffix(" (deleted)")
-    except OSError:
-        program = ""
+    program = (tree.executable(pid) or "").removesuffix(" (deleted)")
     for path in sorted(files, key=lambda p: ("libfreestone" not in p, p != program)):
         if "libfreestone" not in path and path != program:
             break
@@ -93,10 +89,7 @@ def _places(path: Path, mapped_at: int, head: bytes) -> dict[str, int] | None:
                 return None
             first = min(segment.address for segment in image.segments)
             base = mapped_at - first // PAGE * PAGE if image.kind == SHARED else 0
-            return {
-                x.name: base + x.address
-                for x in image.symbols(".dynsym", ".symtab")
-                if x.defined and x.name.startswith("freestone_")
-            }
+            ours = (x for x in image.symbols(".dynsym", ".symtab") if x.name.startswith("freestone_"))
+            return {x.name: base + x.address for x in ours if x.defined}
     except (OSError, ElfError, ValueError):
         return None

@@ -4,8 +4,6 @@ It finds processes by their live page, even in containers of this machine, and r
 to. Ended processes are gone at the next look. Standard library only; profiles need the packages that read them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import json

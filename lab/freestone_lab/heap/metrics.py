@@ -1,7 +1,5 @@
 """The figures of libfreestone as metrics: several processes of one service added up, in Prometheus' text format."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """How a process is called, on every page, in every table and message."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 LETTERS = 100

@@ -1,7 +1,5 @@
 """Runs a program with libfreestone's heap profiler and gathers what it wrote."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -132,9 +130,8 @@ def notes_on(pid: int) -> list[str]:
         return []
     if not program.startswith("python") or not pools:
         return []
-    return [
-        "Python keeps small objects in pools of its own, unseen here: start it with PYTHONMALLOC=malloc to see each"
-    ]
+    unseen = "Python keeps small objects in pools of its own, unseen here"
+    return [f"{unseen}: start it with PYTHONMALLOC=malloc to see each"]
 
 
 def read_now(process: attach.Process) -> Profile:

@@ -1,7 +1,5 @@
 """Runs a program under libfreestone, once it is proven that the library will serve it."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -36,7 +34,7 @@ def load_order(image: Path, preload: Path, env: Mapping[str, str]) -> list[str]:
     """The libraries that the dynamic linker would load for `image`, in its search order. The program does not start."""
     command = [str(elf.interpreter(image)), "--preload", str(preload), "--list", str(image)]
     clean = {k: v for k, v in env.items() if k != "LD_PRELOAD"}
-    done = subprocess.run(command, env=clean, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=clean, capture_output=True, text=True)
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).strip().splitlines()
         raise UserError(f"the dynamic linker cannot load '{image}': {lines[-1] if lines else 'no message'}")

@@ -1,7 +1,5 @@
 """Reads what libfreestone says about a heap: a process's live page, or a statistics file in JSON or OpenMetrics."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -14,6 +12,7 @@ from typing import Any
 
 from freestone_lab.core.errors import UserError
 from freestone_lab.heap import names
+from freestone_lab.measure import tree
 
 PAGES = Path("/dev/shm")
 PREFIX = "freestone-"
@@ -180,12 +179,9 @@ def keeps_page(pid: int) -> bool:
 
 def _start_seconds(pid: int) -> float:
     """When a process began, by the monotonic clock; earlier by the time that the machine has slept since."""
-    try:
-        ticks = Path(f"/proc/{pid}/stat").read_text(errors="surrogateescape").rpartition(")")[2].split()[19]
-    except OSError:
-        return 0.0
+    words = tree.stat(pid)
     asleep = time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
-    return int(ticks) / os.sysconf("SC_CLK_TCK") - asleep
+    return int(words[19]) / tree.TICKS - asleep if words else 0.0
 
 
 def from_page(path: Path) -> Snapshot:

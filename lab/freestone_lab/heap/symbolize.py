@@ -4,8 +4,6 @@ It ignores a file whose build-id differs from the profiled one, because a wrong 
 calls become frames of their own. C++ and Rust names are demangled.
 """
 
-from __future__ import annotations
-
 import bisect
 import json
 import re
@@ -85,7 +83,7 @@ def demangle(names: Sequence[str]) -> list[str]:
     tool = shutil.which("c++filt") or shutil.which("llvm-cxxfilt")
     if tool is None or not names:
         return list(names)
-    done = subprocess.run([tool], input="\n".join(names) + "\n", capture_output=True, text=True, check=False)
+    done = subprocess.run([tool], input="\n".join(names) + "\n", capture_output=True, text=True)
     lines = done.stdout.splitlines()
     return lines if done.returncode == 0 and len(lines) == len(names) else list(names)
 
@@ -147,7 +145,7 @@ def by_llvm(tool: str, module: str, addresses: Sequence[int]) -> dict[int, list[
     """Answers of llvm-symbolizer; None when this version does not speak JSON."""
     command = [tool, "--output-style=JSON", "--inlines", "--demangle", f"--obj={module}"]
     text = "".join(f"{a:#x}\n" for a in addresses)
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=text, capture_output=True, text=True)
     found: dict[int, list[Frame]] = {}
     try:
         for line in done.stdout.splitlines():
@@ -168,7 +166,7 @@ def by_llvm(tool: str, module: str, addresses: Sequence[int]) -> dict[int, list[
 def by_addr2line(tool: str, module: str, addresses: Sequence[int]) -> dict[int, list[Frame]]:
     command = [tool, "-e", module, "-a", "-f", "-i", "-C"]
     text = "".join(f"{a:#x}\n" for a in addresses)
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=text, capture_output=True, text=True)
     found: dict[int, list[Frame]] = {}
     for block in re.split(r"^(?=0x[0-9a-f]+$)", done.stdout, flags=re.MULTILINE):
         lines = block.splitlines()

@@ -264,14 +264,8 @@ def picture(snapshot: Snapshot, screen: Screen, history: History | None = None, 
     known = history is not None and len(history.snapshots) > 1
     letters = min(LETTERS, screen.width - WIDE_FROM) if known else 0
     above = beside(screen, memory(snapshot, history, letters if letters >= 10 else 0), facts(snapshot))
-    lines = [
-        title(snapshot, screen.width),
-        bar(snapshot, min(screen.width, 100)),
-        "",
-        *above,
-        "",
-        *beside(screen, *below),
-    ]
+    lines = [title(snapshot, screen.width), bar(snapshot, min(screen.width, 100)), ""]
+    lines += [*above, "", *beside(screen, *below)]
     if history is not None and known:
         most = bytes_text(max(s.figure("charged_bytes") for s in history.snapshots))
         course = history.course("charged_bytes", min(60, screen.width - len(f"charged   0 to {most}")))

@@ -4,8 +4,6 @@ The program runs in its own process group, as in a shell. If it wants the termin
 Ctrl-C goes to the program, as for any interactive program.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

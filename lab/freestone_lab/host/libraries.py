@@ -1,7 +1,5 @@
 """What a shared library says about itself, and which package owns it. Reads files and asks dpkg, but loads nothing."""
 
-from __future__ import annotations
-
 import functools
 import platform
 import shutil
@@ -110,9 +108,7 @@ def owner(path: Path) -> str:
 def _owners(paths: tuple[str, ...]) -> dict[str, str]:
     if not paths or shutil.which("dpkg-query") is None:
         return {}
-    found = subprocess.run(
-        ["dpkg-query", "-S", *paths], capture_output=True, text=True, errors="surrogateescape", check=False
-    )
+    found = subprocess.run(["dpkg-query", "-S", *paths], capture_output=True, text=True, errors="surrogateescape")
     owner: dict[str, str] = {}
     for line in found.stdout.splitlines():
         packages, separator, path = line.partition(": ")
@@ -122,10 +118,7 @@ def _owners(paths: tuple[str, ...]) -> dict[str, str]:
         return {}
     names = sorted(set(owner.values()))
     shown = subprocess.run(
-        ["dpkg-query", "-W", "-f", "${binary:Package} ${Version}\n", *names],
-        capture_output=True,
-        text=True,
-        check=False,
+        ["dpkg-query", "-W", "-f", "${binary:Package} ${Version}\n", *names], capture_output=True, text=True
     )
     version = {}
     for line in shown.stdout.splitlines():

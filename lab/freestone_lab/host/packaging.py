@@ -4,8 +4,6 @@ Each holds both libraries, the command, and the recorder and replayer of traces.
 SOURCE_DATE_EPOCH, so that the same build gives the same archive and wheel. Standard library, CMake and dpkg-dev only.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib
@@ -59,7 +57,7 @@ def name() -> str:
 
 
 def _call(*command: str, folder: Path | None = None) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if done.returncode != 0:
         raise UserError(f"'{' '.join(command)}' failed:\n{done.stdout}{done.stderr}")
 

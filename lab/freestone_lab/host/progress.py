@@ -4,8 +4,6 @@ On a terminal the lines that only count (of ninja, ctest and pytest) become one 
 line is printed. Elsewhere all lines are.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -4,8 +4,6 @@ musl, under both libraries.
 The tables, and the code that compares them, lie in allocator/tests/preload. This module starts and reads them.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable, Sequence
@@ -70,7 +68,7 @@ def survey(names: Sequence[str], say: Callable[[str], None]) -> int:
     root = paths.root()
     build = ["cmake", "--build", str(paths.build_dir()), "-j", str(os.cpu_count() or 1), "--target", *TARGETS]
     for step in (["cmake", "-S", str(root), "--preset", "release"], build):
-        if subprocess.run(step, cwd=root, check=False, stdout=2).returncode != 0:
+        if subprocess.run(step, cwd=root, stdout=2).returncode != 0:
             raise UserError(f"'{' '.join(step)}' failed")
     status = musl() if MUSL in names or not names else 0
     for path, kind, chosen in runs(names):
@@ -78,7 +76,7 @@ def survey(names: Sequence[str], say: Callable[[str], None]) -> int:
         result.parent.mkdir(parents=True, exist_ok=True)
         words = ["preload.roots", str(result)] if kind == "roots" else ["preload.survey", str(result), kind]
         command = ["/usr/bin/python3", "-m", *words, *chosen]
-        status |= subprocess.run(command, env=environment(), cwd=tests(), check=False).returncode
+        status |= subprocess.run(command, env=environment(), cwd=tests()).returncode
         say(f"written: {result}")
     return status
 
@@ -88,7 +86,7 @@ def musl() -> int:
     status = 0
     for command in (["musl/musl_test.py"], ["-m", "musl.programs"]):
         words = ["/usr/bin/python3", *command, str(paths.build_dir())]
-        status |= subprocess.run(words, env=environment(), cwd=tests(), check=False).returncode
+        status |= subprocess.run(words, env=environment(), cwd=tests()).returncode
     return status
 
 

@@ -1,7 +1,5 @@
 """What a command really starts, and whether a preloaded allocator can reach it. Only reads files; starts nothing."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -130,7 +128,7 @@ def behind_shim(argv: Sequence[str], env: Mapping[str, str] | None = None) -> tu
     match = re.search(r'exec "?([^"\s]+/(\w+env))"? exec ', text)
     if match is None:
         return list(argv), None
-    done = subprocess.run([match[1], "which", Path(found).name], capture_output=True, text=True, check=False)
+    done = subprocess.run([match[1], "which", Path(found).name], capture_output=True, text=True)
     real = done.stdout.strip()
     if done.returncode != 0 or not os.access(real, os.X_OK):
         return list(argv), None

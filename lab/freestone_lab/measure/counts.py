@@ -1,7 +1,5 @@
 """Counts that need no quiet machine: instructions by callgrind, system calls by strace, each in a pass of its own."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -23,14 +21,7 @@ def _run(command: Sequence[str], env: Mapping[str, str], cwd: Path, stdin_path: 
     with Path(stdin_path or os.devnull).open("rb") as stdin, tempfile.TemporaryFile() as output:
         try:
             done = subprocess.run(
-                command,
-                env=dict(env),
-                cwd=cwd,
-                stdin=stdin,
-                stdout=output,
-                stderr=output,
-                timeout=TIMEOUT_S,
-                check=False,
+                command, env=dict(env), cwd=cwd, stdin=stdin, stdout=output, stderr=output, timeout=TIMEOUT_S
             )
         except (OSError, subprocess.TimeoutExpired):
             return False

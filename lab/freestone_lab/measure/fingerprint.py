@@ -1,7 +1,5 @@
 """What one must know about a machine to judge a figure: processor, kernel, memory policy, libraries, load."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re
@@ -65,7 +63,7 @@ def cgroup_limits() -> dict[str, str]:
 def compiler() -> str:
     """The first line of `cc --version`; "" without one."""
     try:
-        done = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=False, timeout=10)
+        done = subprocess.run(["cc", "--version"], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.partition("\n")[0]

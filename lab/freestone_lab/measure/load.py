@@ -5,8 +5,6 @@ several tests (redis-benchmark's), each figure is their geometric mean. An unkno
 load's wall time takes their place.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import re

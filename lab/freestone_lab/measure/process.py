@@ -3,8 +3,6 @@
 The static launcher of `native/` does the work, so neither the size nor the speed of this Python is in a figure.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

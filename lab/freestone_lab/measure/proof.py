@@ -151,7 +151,7 @@ def probe_library(library: str | None, env: Mapping[str, str], names: Sequence[s
         full["LD_PRELOAD"] = library
     try:
         command = [str(native.tool("probe")), *names]
-        done = subprocess.run(command, env=full, capture_output=True, timeout=20, check=False)
+        done = subprocess.run(command, env=full, capture_output=True, timeout=20)
     except subprocess.TimeoutExpired:
         return Probe({}, "hangs in a program that allocates 100 bytes")
     if done.returncode < 0:

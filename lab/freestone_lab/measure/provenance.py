@@ -3,8 +3,6 @@
 With this, two labs can tell whether they measured the same.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -45,7 +43,7 @@ def commit() -> str:
     """The commit of this repository, with `+` if tracked files differ from it; "" outside one."""
     try:
         words = ["git", "-C", str(paths.root()), "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
-        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=30).stdout.strip()
+        return subprocess.run(words, capture_output=True, text=True, timeout=30).stdout.strip()
     except (OSError, UserError, subprocess.TimeoutExpired):
         return ""
 

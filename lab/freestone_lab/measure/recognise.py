@@ -4,8 +4,6 @@ A `Watcher` looks at the tree during the first run. It refuses a program that ne
 with an error that says what to type instead.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import time

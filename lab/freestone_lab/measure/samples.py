@@ -1,7 +1,5 @@
 """The steps from a finished run to a sample: figures, memory curve, digest of the output, a workload's JSON."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

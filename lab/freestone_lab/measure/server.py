@@ -4,8 +4,6 @@ Each `measure` runs one fresh server. The load runs outside the measured tree an
 launcher is the ancestor of everything that the command starts, so it measures and ends even a server that forks away.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -114,9 +112,8 @@ def measure(server: Server, request: Request, folder: Path, *, loaded: bool = Tr
             _wait_until_ready(server, running, stdout, stderr, min(server.ready_timeout_s, request.timeout_s))
             stop_s = STOP_TIMEOUT_S
             if request.library:
-                seen["mapped"] = all(
-                    tree.maps_file(pid, request.library) for pid in tree.descendants(running.pid) if tree.alive(pid)
-                )
+                alive = filter(tree.alive, tree.descendants(running.pid))
+                seen["mapped"] = all(request.library in tree.mapped(pid) for pid in alive)
             if loaded:
                 seen |= _load(server, running, folder, idle)
         except ServerFailed as error:
@@ -147,9 +144,8 @@ def _wait_until_ready(server: Server, running: Running, stdout: Path, stderr: Pa
             said = tail(stderr) or tail(stdout)
             raise ServerFailed("the server ended before it was ready" + (f": {said}" if said else ""))
         if time.monotonic() > deadline:
-            raise ServerFailed(
-                f"the server was not ready within {within_s:.0f} s ({server.ready.kind} {server.ready.text})"
-            )
+            wanted = f"{server.ready.kind} {server.ready.text}"
+            raise ServerFailed(f"the server was not ready within {within_s:.0f} s ({wanted})")
 
 
 def _is_ready(ready: Ready, stdout: Path, stderr: Path) -> bool:
@@ -175,9 +171,8 @@ def _load(server: Server, running: Running, folder: Path, idle: bool) -> dict[st
     output = folder / "load"
     with output.open("wb") as file:
         started = time.monotonic()
-        generator = subprocess.Popen(
-            server.load, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=dict(server.load_env)
-        )
+        env = dict(server.load_env)
+        generator = subprocess.Popen(server.load, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=env)
         try:
             status = generator.wait(server.load_timeout_s)
         except subprocess.TimeoutExpired:

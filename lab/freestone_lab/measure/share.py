@@ -4,8 +4,6 @@ of its memory. Where blocks lie, and so how well caches hold them, is not in it.
 One run of the program under glibc with timed.c preloaded, which reads the counter around each call.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

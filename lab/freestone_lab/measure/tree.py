@@ -1,7 +1,5 @@
 """A process and all that it started, as /proc shows them: the members, what they serve, whether they work."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -24,22 +22,22 @@ def _listed(folder: Path) -> list[Path]:
         return []
 
 
+def stat(pid: int) -> list[str]:
+    """The words of /proc/PID/stat from the state on; none when the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="surrogateescape").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
 def alive(pid: int) -> bool:
     """Whether the process exists and is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="surrogateescape").rpartition(")")[2].split()[0] not in "ZX"
-    except (OSError, IndexError):
-        return False
+    return stat(pid)[:1] not in ([], ["Z"], ["X"])
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
     """User and system time of these processes and of their children that have ended."""
-    total = 0
-    for pid in pids:
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            fields = Path(f"/proc/{pid}/stat").read_text(errors="surrogateescape").rpartition(")")[2].split()
-            total += sum(int(x) for x in fields[11:15])
-    return total / TICKS
+    return sum(int(ticks) for pid in pids for ticks in stat(pid)[11:15]) / TICKS
 
 
 def resident_kib(pids: Iterable[int]) -> float:
@@ -80,12 +78,13 @@ def program_of(pid: int) -> str:
     return name(pid) or ""
 
 
-def maps_file(pid: int, path: str) -> bool:
+def mapped(pid: int) -> list[str]:
+    """The files that the process maps."""
     try:
-        maps = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines()
-        return any(line.rstrip("\n").endswith(path) for line in maps)
+        lines = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines()
     except OSError:
-        return False
+        return []
+    return [line[line.index("/") :] for line in lines if "/" in line]
 
 
 @dataclass(frozen=True)

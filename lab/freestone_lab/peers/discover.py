@@ -5,8 +5,6 @@ clang's runtime (scudo); libraries that `freestone peers install` built; the con
 user. It loads nothing into this process: it reads files and asks dpkg about packages.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import difflib
@@ -174,7 +172,7 @@ def freestone_version(path: Path) -> str:
     )
     command = [sys.executable, "-S", "-E", "-c", program, str(path)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

@@ -6,8 +6,6 @@ a probe process has shown that it serves every name that it exports. A failure i
 others go on.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import os
@@ -80,9 +78,8 @@ def _run(command: Sequence[str | os.PathLike[str]], folder: Path, log: Path, env
     if done.returncode != 0:
         lines = log.read_text(errors="replace").splitlines()
         reason = next((line.strip() for line in reversed(lines) if re.search(r"\berror\b", line, re.IGNORECASE)), "")
-        raise InstallError(
-            f"{Path(shown[0]).name} failed with exit code {done.returncode}: {reason or lines[-1]} (see {log})"
-        )
+        failed = f"{Path(shown[0]).name} failed with exit code {done.returncode}"
+        raise InstallError(f"{failed}: {reason or lines[-1]} (see {log})")
 
 
 def _cmake(source: Path, build: Path, settings: Sequence[str], target: str) -> None:
@@ -208,7 +205,7 @@ def download() -> dict[str, Source]:
         shutil.copy(_peers_folder() / name, work / name)
     _run(["cargo", "fetch"], work, work / "build.log")
     command = ["cargo", "metadata", "--format-version", "1", "--offline"]
-    done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True)
     if done.returncode != 0:
         raise InstallError(f"cargo metadata failed: {(done.stderr.splitlines() or ['no reason given'])[-1]}")
     wanted = {recipe.crate for recipe in RECIPES}

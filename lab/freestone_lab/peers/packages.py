@@ -3,8 +3,6 @@
 PROGRAMS is the one table of what tests and default comparisons need: program on PATH, or file -> package.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -65,7 +63,7 @@ def installed_mib(wanted: Sequence[str]) -> float:
     """What these packages take on the disk, themselves; 0 if nobody knows."""
     try:
         command = ["apt-cache", "show", "--no-all-versions", *wanted]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True)
     except OSError:
         return 0.0
     return sum(int(kib) for kib in re.findall(r"^Installed-Size: (\d+)", done.stdout, re.MULTILINE)) / 1024
@@ -80,7 +78,7 @@ def missing_peers(only: Collection[str] = ()) -> list[str]:
 def is_installed(package: str) -> bool:
     try:
         done = subprocess.run(
-            ["dpkg-query", "-W", "-f", "${db:Status-Status}", package], capture_output=True, text=True, check=False
+            ["dpkg-query", "-W", "-f", "${db:Status-Status}", package], capture_output=True, text=True
         )
     except OSError:
         return False
@@ -95,7 +93,7 @@ def privilege() -> list[str] | None:
         return []
     if shutil.which("sudo") is None:
         return None
-    unasked = subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode == 0
+    unasked = subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0
     return ["sudo"] if unasked or sys.stdin.isatty() else None
 
 
@@ -114,9 +112,7 @@ def install(packages: Sequence[str]) -> list[str]:
 
     def apt(*arguments: str) -> bool:
         command = [*before, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "-q", *arguments]
-        return (
-            subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
-        )
+        return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
     def add(*names: str) -> bool:
         return apt("install", "--no-install-recommends", *names)

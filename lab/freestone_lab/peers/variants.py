@@ -3,8 +3,6 @@
 Each family takes its options through a variable of its own; a name in capital letters is the variable itself.
 """
 
-from __future__ import annotations
-
 import difflib
 import os
 import re
@@ -38,9 +36,8 @@ def variable(family: str, option: str, value: str) -> tuple[str, str]:
         return "GLIBC_TUNABLES", f"glibc.malloc.{option}={value}"
     if family.startswith("scudo"):
         return "SCUDO_OPTIONS", f"{option}={value}"
-    raise UserError(
-        f"--option {family}:{option}: it is not known how {family} takes options; name its variable in capitals"
-    )
+    unknown = f"it is not known how {family} takes options; name its variable in capitals"
+    raise UserError(f"--option {family}:{option}: {unknown}")
 
 
 def _parsed(text: str) -> tuple[str, str, list[str]]:
@@ -70,7 +67,7 @@ def _expect_accepted(variant: Peer, text: str) -> None:
     if variant.path is None or not Path(variant.path).is_file():
         return
     env = {**os.environ, **dict(variant.env), "LD_PRELOAD": variant.path}
-    done = subprocess.run(["/bin/sh", "-c", ":"], env=env, capture_output=True, check=False)
+    done = subprocess.run(["/bin/sh", "-c", ":"], env=env, capture_output=True)
     for line in done.stderr.decode(errors="replace").splitlines():
         if (wrong := line.removeprefix("freestone: FREESTONE_CONF: ")) != line:
             raise UserError(f"--option '{text}': {wrong}")

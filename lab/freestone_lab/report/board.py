@@ -1,7 +1,5 @@
 """The live standing of a measurement: time and memory of every allocator to the baseline, after each round."""
 
-from __future__ import annotations
-
 import select
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The card: what to use, what it brings, what is not known, what went wrong, and how to adopt it."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections import Counter
@@ -138,9 +136,8 @@ def _trade(name: str, base: str, larger: bool) -> str:
 
 def _brings(evidence: Evidence, name: str) -> str:
     """What stands in the headline: time and memory to the baseline, as far as they are known."""
-    found = {
-        f: evidence.estimate(f, name, evidence.baseline).ratio for f in (evidence.times[0], evidence.memory_figure)
-    }
+    figures = evidence.times[0], evidence.memory_figure
+    found = {f: evidence.estimate(f, name, evidence.baseline).ratio for f in figures}
     said = {f: evidence.verdict(f, name) for f in found}
     return ", ".join(_less_or_more(_label(evidence, f), said[f], ratio) for f, ratio in found.items())
 
@@ -336,11 +333,8 @@ def _of_jobs(found: Sequence[Evidence], analysis: Analysis, words: Sequence[str]
         answer = ("keep", f"{use}: {best}") if use == base else _over_all(analysis, use, best)
         ways = ways_of(next(p for p in result.peers if p.name == use), words)
     lines: list[Line] = [*overall, *(line for e in found for line in _failures(e.experiment))]
-    lines += [
-        *versions(result),
-        *machine_lines(result),
-        ("sure", SURE + f"; {min(e.rounds for e in found)} rounds or more"),
-    ]
+    lines += [*versions(result), *machine_lines(result)]
+    lines.append(("sure", f"{SURE}; {min(e.rounds for e in found)} rounds or more"))
     lines += _adopting(ways)
     return Card(answer, tuple(lines), ways, programs, more)
 

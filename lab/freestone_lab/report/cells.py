@@ -1,7 +1,5 @@
 """What stands in the cells of a page: verdicts, small drawings, figures and facts in words."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from datetime import datetime
@@ -73,10 +71,8 @@ def null_note(figure: FigureView, baseline: str) -> str:
         return f"null allocator: none ({figure.null_absent})" if figure.null_absent else ""
     shown = quantity.show(figure.null, figure.spec.unit)
     base = figure.cells.get(baseline)
-    own, whole = (
-        quantity.cost(figure.null, figure.spec),
-        quantity.cost(base.summary.median, figure.spec) if base else None,
-    )
+    own = quantity.cost(figure.null, figure.spec)
+    whole = quantity.cost(base.summary.median, figure.spec) if base else None
     if own is None or whole is None or figure.role == "memory":
         return f"null allocator: {shown}"
     if own >= whole:

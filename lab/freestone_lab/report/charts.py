@@ -4,8 +4,6 @@ Nothing here knows a workload by name. Figures whose names end in a number becom
 of one workload that differ in a number become a curve over it, one drawing per value of the other parameters.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -119,13 +117,8 @@ def sweep_drawing(title: str, axis: str, curves: list[Curve], unit: str, spec: F
         floor=True,
         markers=len(curves) * len(xs) <= MOST_MARKERS,
     )
-    return Chart(
-        title if "," in title else f"{title} by {axis}",
-        lambda legend: draw(legend=legend),
-        [c.name for c in curves],
-        caveats,
-        direction,
-    )
+    named = title if "," in title else f"{title} by {axis}"
+    return Chart(named, lambda legend: draw(legend=legend), [c.name for c in curves], caveats, direction)
 
 
 def every(xs: list[float], most: int) -> list[float]:
@@ -159,11 +152,8 @@ def sweeps(analysis: Analysis, looks: dict[str, Look]) -> dict[str, list[Chart]]
     charts: dict[str, list[Chart]] = {}
     for workload, views in by_workload.items():
         moving = varying([v.experiment.params for v in views])
-        axes = [
-            name
-            for name in moving
-            if len(moving[name]) >= FEWEST_POINTS or (name == "threads" and len(moving[name]) >= 2)
-        ]
+        least = {"threads": 2}  # points
+        axes = [name for name in moving if len(moving[name]) >= least.get(name, FEWEST_POINTS)]
         for axis in axes:
             drawn = sweep(views, workload, axis, looks)
             charts.setdefault(workload, []).extend(drawn)

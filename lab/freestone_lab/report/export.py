@@ -1,7 +1,5 @@
 """A result in other tools' formats: CSV (every sample), Markdown (the tables), Google-Benchmark JSON."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -85,11 +83,11 @@ def noise(table: Table, figures: Sequence[str]) -> str:
     return f"noise floor (the baseline against itself): {', '.join(shown)}" if shown else ""
 
 
-def markdown(tables: Sequence[Table], figures: list[str] | None = None) -> str:
-    """The tables of a result; `figures` defaults to each experiment's headline."""
+def markdown(tables: Sequence[Table]) -> str:
+    """The tables of a result, with each experiment's headline figures."""
     lines: list[str] = []
     for table in tables:
-        chosen = [f for f in (figures or headline(table.experiment)) if f in table.experiment.specs]
+        chosen = [f for f in headline(table.experiment) if f in table.experiment.specs]
         lines += [*_markdown_table(table, chosen), ""]
     return "\n".join(lines)
 

@@ -1,7 +1,5 @@
 """Puts the analysis and the drawings into one HTML page that needs nothing else."""
 
-from __future__ import annotations
-
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -124,16 +122,12 @@ def drawings(analysis: Analysis, looks: dict[str, Look]) -> tuple[Markup | None,
             )
     forests = []
     for role, scores in analysis.overall.items():
-        rows = [
-            Span(n, looks[n], s.ratio, span(s), single_ratios(analysis, role, n))
-            for n, s in scores.items()
-            if n != baseline
-        ]
+        others = {n: s for n, s in scores.items() if n != baseline}
+        rows = [Span(n, looks[n], s.ratio, span(s), single_ratios(analysis, role, n)) for n, s in others.items()]
         if rows:
             title = f"{titles[role]} relative to {baseline}"
-            forests.append(
-                (role, Markup(plots.forest(rows, f"{_within(titles[role])}, {baseline} = 1; left is better", title)))
-            )
+            axis = f"{_within(titles[role])}, {baseline} = 1; left is better"
+            forests.append((role, Markup(plots.forest(rows, axis, title))))
     return pareto, outside, forests
 
 
@@ -163,10 +157,8 @@ def part_of(result: Result, tables: Sequence[Table] | None = None) -> Part:
     for view in analysis.experiments:
         name = view.experiment.workload
         entry = workloads.setdefault(name, WorkloadView(name, over_parameters.get(name, []), []))
-        own = series.series_charts(view, looks, members[name], len(analysis.experiments)) + charts.figure_charts(
-            view, looks
-        )
-        entry.experiments.append((view, own))
+        own = series.series_charts(view, looks, members[name], len(analysis.experiments))
+        entry.experiments.append((view, own + charts.figure_charts(view, looks)))
     return Part(
         analysis,
         conclude(analysis),

@@ -4,8 +4,6 @@ A *cost* is a figure turned so that lower is better: a rate becomes its inverse.
 costs, so below 1 is better everywhere.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Literal
@@ -57,9 +55,8 @@ def show(value: float, unit: str) -> str:
     if unit in SECONDS:
         return _scaled(value * SECONDS[unit], (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)))
     if unit in BYTES:
-        return _scaled(
-            value * BYTES[unit], (("GiB", 1024.0**3), ("MiB", 1024.0**2), ("KiB", 1024.0), ("B", 1.0)), threshold=0.98
-        )
+        sizes = (("GiB", 1024.0**3), ("MiB", 1024.0**2), ("KiB", 1024.0), ("B", 1.0))
+        return _scaled(value * BYTES[unit], sizes, threshold=0.98)
     if RATE.search(unit):
         times, what = rate_unit(unit)
         return _scaled(value * times, (("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0)), tail=what)

@@ -1,7 +1,5 @@
 """The drawings of the curves that samples carry: distributions, memory over time, overhead per size, and others."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence
@@ -93,9 +91,8 @@ def swept_series(view: ExperimentView, figure: FigureView, curves: list[Curve]) 
     points = [y for c in curves for y in c.y]
     scale, unit = axis_unit(points, figure.spec.unit)
     scaled = [Curve(c.name, c.look, c.x, [y * scale for y in c.y]) for c in curves]
-    settings = [
-        setting_words(k, v) for k, v in view.experiment.params.items() if k in ("threads", "size") and k != axis
-    ]
+    told = {"threads", "size"} - {axis}
+    settings = [setting_words(k, v) for k, v in view.experiment.params.items() if k in told]
     title = ", ".join([figure.spec.label or words(figure.name), *settings])
     return sweep_drawing(title, axis, scaled, unit, figure.spec, view.experiment.caveats)
 
@@ -158,9 +155,9 @@ def overhead(curve: Curve) -> Curve:
     return Curve(curve.name, curve.look, [2 ** (p / 4) for p in places], [worst[p] for p in places])
 
 
-def positive(curve: Curve, *, only_x: bool = False) -> Curve:
+def positive(curve: Curve) -> Curve:
     """Without the points that a logarithmic axis cannot show."""
-    kept = [(x, y) for x, y in zip(curve.x, curve.y, strict=True) if x > 0 and (only_x or y > 0)]
+    kept = [(x, y) for x, y in zip(curve.x, curve.y, strict=True) if x > 0 and y > 0]
     return Curve(curve.name, curve.look, [x for x, _ in kept], [y for _, y in kept])
 
 

@@ -1,7 +1,5 @@
 """The terminal's view: tables, the verdict, progress. Without a terminal: plain text, no colour, no bar."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time
@@ -68,10 +66,10 @@ def show_grid(out: Console, headings: Sequence[str], rows: Sequence[Sequence[str
                 out.print(f"  {escape(heading)}: {escape(cell)}", soft_wrap=True)
 
 
-def show_table(out: Console, table: Table, figures: Sequence[str] | None = None) -> None:
+def show_table(out: Console, table: Table) -> None:
     """One experiment: medians with spread, change to the baseline with its interval, verdict; then every caveat."""
     specs = table.experiment.specs
-    names = [f for f in (figures or headline(table.experiment)) if f in specs]
+    names = [f for f in headline(table.experiment) if f in specs]
     # On a narrow terminal each figure has a table of its own, so that no column is cut.
     groups = [names] if out.width >= WIDE * len(names) else [[name] for name in names]
     for group in groups:

@@ -1,7 +1,5 @@
 """The page of `freestone trace stats`: bars, grids and one curve, as one file without scripts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from html import escape
 from typing import Literal

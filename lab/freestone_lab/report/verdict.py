@@ -1,7 +1,5 @@
 """The verdict in words. It claims an order only where the paired comparison does; otherwise it says that it cannot."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -108,10 +106,8 @@ def conclude(analysis: Analysis) -> Conclusion:
         sentence = "No verdict: one round was measured, and one round cannot tell a difference from noise."
         details = []
     elif analysis.unit == "rounds" and analysis.fewest_rounds < (needed := sequential.least_rounds(analysis.alpha)):
-        crowd = main[0].field
-        sentence = (
-            f"No verdict: {analysis.fewest_rounds} rounds cannot tell {crowd} allocators apart; it takes {needed}."
-        )
+        crowd, rounds = main[0].field, analysis.fewest_rounds
+        sentence = f"No verdict: {rounds} rounds cannot tell {crowd} allocators apart; it takes {needed}."
         details = []
     elif len(main) == 2 and len(main[0].names) == 1 and main[0].names == main[1].names:
         name, fast, small = main[0].names[0], main[0].best, main[1].best
@@ -157,7 +153,6 @@ def qualifications(analysis: Analysis) -> list[str]:
         worst = "; ".join(f"{MEASURE[r]} {inference.margin(f) * 100:.1f} %" for r, f in known.items())
         said.append(f"{baseline} was also measured against itself. Differences below this are not claimed: {worst}.")
     else:
-        said.append(
-            f"{baseline} was not measured against itself, so the noise is unknown and no difference is claimed."
-        )
+        unknown = "so the noise is unknown and no difference is claimed"
+        said.append(f"{baseline} was not measured against itself, {unknown}.")
     return said

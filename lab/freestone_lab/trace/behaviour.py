@@ -1,7 +1,5 @@
 """What `freestone trace stats` shows: sizes, lifetimes, who frees whose blocks, growth, live memory, the bound."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -163,11 +161,10 @@ def _makers(found: Lives) -> Grid:
     names, counts = np.unique(found.makers, return_counts=True)
     chosen = names[np.argsort(-counts)][:MOST_THREADS].tolist()
     total = max(1, found.makers.size)
-    shares = [
-        [float(((found.makers == maker) & (found.enders == ender)).sum()) / total for ender in [*chosen, -1]]
-        for maker in chosen
-    ]
-    columns = [*(f"thread {n}" for n in chosen), "nobody"]
-    return Grid(
-        "Maker (rows) and who frees (columns): share of blocks", [f"thread {n}" for n in chosen], columns, shares
-    )
+
+    def share(maker: int, ender: int) -> float:
+        return float(((found.makers == maker) & (found.enders == ender)).sum()) / total
+
+    shares = [[share(maker, ender) for ender in [*chosen, -1]] for maker in chosen]
+    threads = [f"thread {n}" for n in chosen]
+    return Grid("Maker (rows) and who frees (columns): share of blocks", threads, [*threads, "nobody"], shares)

@@ -5,8 +5,6 @@ result file back. So no comparison ever mixes machines, and the results of each 
 experiments of a worker that is lost are done elsewhere; what is finished is stored, and `--resume` takes it up again.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import importlib
@@ -53,7 +51,7 @@ def measure(name: str, data: bytes, arguments: Sequence[str]) -> tuple[str, str,
         page = Path(folder) / "page.html"
         words = [sys.executable, "-m", "freestone_lab.cli", "replay", str(trace), *arguments]
         done = subprocess.run(
-            [*words, "--json", str(out), "-o", str(page)], capture_output=True, text=True, check=False
+            [*words, "--json", str(out), "-o", str(page)], capture_output=True, text=True
         )  # fmt: skip
         if done.returncode != 0 or not out.exists():
             raise RuntimeError(f"{name} on {socket.gethostname()}: {done.stderr.strip()[-500:]}")

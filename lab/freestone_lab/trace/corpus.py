@@ -3,8 +3,6 @@
 The table has the programs of the suite `apps` and some more, whose work is a line of shell on inputs made here.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -133,13 +131,7 @@ def record_whole(row: apps.Command, path: Path, most_bytes: int | None = None) -
     line, env = recording.command_line(request)
     with (row.stdin or Path(os.devnull)).open("rb") as stdin:
         done = subprocess.run(
-            line,
-            cwd=row.cwd,
-            env={**env, **row.env},
-            stdin=stdin,
-            capture_output=True,
-            check=False,
-            timeout=4 * SECONDS,
+            line, cwd=row.cwd, env={**env, **row.env}, stdin=stdin, capture_output=True, timeout=4 * SECONDS
         )
     if done.returncode != 0:
         raise UserError(f"status {done.returncode}: {done.stderr.decode(errors='replace').strip()[-200:]}")

@@ -1,7 +1,5 @@
 """What the native tool says of a trace, and what `freestone trace info` prints of it: by the standard library alone."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -24,7 +22,7 @@ Kind = IntEnum(
 
 def replayer(words: Sequence[str], data: bytes | None = None, environment: Mapping[str, str] | None = None) -> bytes:
     """What the replayer prints, called by these words and given `data`. UserError with its words when it fails."""
-    done = subprocess.run(words, input=data, capture_output=True, check=False, env=environment)
+    done = subprocess.run(words, input=data, capture_output=True, env=environment)
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().removeprefix(f"{REPLAYER}: ")
         raise UserError(said or f"{words[0]} ended with status {done.returncode}")

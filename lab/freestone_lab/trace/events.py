@@ -4,8 +4,6 @@ The native tool reads and writes trace files (trace/replayer/rows.h); this modul
 of its birth. The rows of a thread are in its order, and the threads in the order of their numbers.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -3,8 +3,6 @@
 An address that is made again without having been freed is taken as freed; a free of what nobody made is left out.
 """
 
-from __future__ import annotations
-
 import gzip
 import re
 import zlib

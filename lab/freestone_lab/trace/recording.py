@@ -1,7 +1,5 @@
 """Starts the recorder, after all that can be checked before a program runs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from dataclasses import dataclass
@@ -45,9 +43,8 @@ def command_line(request: Request) -> tuple[list[str], dict[str, str]]:
     if request.command:
         found = target.resolve(request.command)
         if proof.defines(str(found.image.resolve()), "malloc"):
-            raise UserError(
-                f"'{found.image}' has a malloc of its own, in front of which no preloaded library can stand"
-            )
+            own = "has a malloc of its own, in front of which no preloaded library can stand"
+            raise UserError(f"'{found.image}' {own}")
         name = found.path.name
     if request.under:
         peer = discover.find(request.under)

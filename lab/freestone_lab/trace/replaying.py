@@ -1,7 +1,5 @@
 """Turns traces into experiments of the engine: a plan is made once, and each run replays it under one allocator."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

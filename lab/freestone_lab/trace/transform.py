@@ -1,7 +1,5 @@
 """Makes other traces from traces: a part of one, several side by side, one without what names its origin."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

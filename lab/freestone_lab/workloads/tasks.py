@@ -3,8 +3,6 @@
 `suites.py` and `apps.py` hold tables only; how a row becomes a process with checked output stands here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess
@@ -43,7 +41,7 @@ def workload_program() -> Path:
 @cache
 def workloads(program: Path) -> dict[str, dict[str, Any]]:
     """What the workload program says of itself: name -> {summary, params}."""
-    done = subprocess.run([str(program), "list", "--json"], capture_output=True, text=True, check=False)
+    done = subprocess.run([str(program), "list", "--json"], capture_output=True, text=True)
     if done.returncode != 0:
         raise UserError(f"{program} does not list its workloads: {done.stderr.strip()}")
     return {w["name"]: w for w in json.loads(done.stdout)["workloads"]}
@@ -106,7 +104,7 @@ def custom_task(program: Path, name: str) -> Task | None:
             raise UserError(f"'{name}': {workload} has no parameter '{key}'; it has {', '.join(accepted)}")
         params[key] = value
     task = _workload_task(program, name, workload, params, TIMEOUT_S)
-    checked = subprocess.run([*task.argv, "--help"], capture_output=True, text=True, check=False)
+    checked = subprocess.run([*task.argv, "--help"], capture_output=True, text=True)
     if checked.returncode:
         raise UserError(f"'{name}': {checked.stderr.strip()}")
     return task

@@ -1,7 +1,5 @@
 """The attack suite: the program's verdicts become a result, and the result a table."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 
@@ -37,12 +35,8 @@ def test_the_worst_kind_of_the_first_allocator_comes_first_and_no_miss_is_rounde
         }
     )
     grid = enumerated.grid(result)
-    assert grid.rows == [
-        ("bad", "45", "100"),
-        ("nearly", "99", "90"),
-        ("good", "100", "9"),
-        ("the worst kind", "45", "9"),
-    ]
+    assert grid.rows[:3] == [("bad", "45", "100"), ("nearly", "99", "90"), ("good", "100", "9")]
+    assert grid.rows[3:] == [("the worst kind", "45", "9")]
 
 
 def test_a_failed_twin_is_said_and_an_unjudged_allocator_is_no_good_one() -> None:

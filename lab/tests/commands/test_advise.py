@@ -1,7 +1,5 @@
 """`freestone advise` and what a newcomer may expect of it and of `compare`; each test is a complaint that was made."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import signal
@@ -12,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_tools import freestone
+from command_tools import CLI, LIBRARY, freestone, needs_library
 from trace_tools import record
 
 from freestone_lab.commands import options
@@ -31,7 +29,6 @@ listener.bind(("127.0.0.1", 0))
 listener.listen()
 time.sleep(1e6)  # who waited for its end would hang
 """
-LIBRARY = paths.build_dir() / "libfreestone.so"
 PYTHON = str(Path(sys.executable).resolve())
 
 
@@ -73,9 +70,7 @@ def test_the_card_has_at_most_ten_lines_and_says_what_to_use(work: Path, tmp_pat
     assert load(files(tmp_path, "freestone-advise-*.json")[0]).experiments
 
 
-def test_two_lines_say_what_the_program_is_and_how_long_measuring_takes(
-    work: Path, tmp_path: Path, only: list[str]
-) -> None:
+def test_two_lines_say_what_the_program_is_and_how_long_it_takes(work: Path, tmp_path: Path, only: list[str]) -> None:
     done = freestone(tmp_path, "advise", *only, "--runs", "1", "--", str(work), "1000")
     assert re.search(r"^work: a program that ends, after \S+ s, with 1 thread; malloc by glibc$", done.stderr, re.M)
     assert re.search(r"^measuring 2 allocators takes about ", done.stderr, re.M)
@@ -173,8 +168,7 @@ def test_being_ended_leaves_what_was_measured(
     command: str, number: signal.Signals, work: Path, tmp_path: Path, only: list[str]
 ) -> None:
     budget = ["--time-limit", "600s"] + (["--precision", "0.0001%"] if command == "compare" else [])
-    argv = [sys.executable, "-m", "freestone_lab.cli", command, *only, *budget, "--json", "r.json"]
-    argv += ["--", str(work), "2000000"]
+    argv = [*CLI, command, *only, *budget, "--json", "r.json", "--", str(work), "2000000"]
     process = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     for line in process.stderr:
@@ -320,7 +314,7 @@ def test_what_is_missing_is_installed_where_that_may_be(
     assert f"left out: libnobody1 ({size}); {typed}" in done.stderr and len(installed) == 1
 
 
-@pytest.mark.skipif(not LIBRARY.exists(), reason="the library is not built")
+@needs_library
 @pytest.mark.parametrize(
     ("env", "said"),
     [
@@ -364,10 +358,8 @@ def test_nothing_is_measured_where_nothing_can_be_won(words: list[str], tmp_path
     subprocess.run(["cc", str(tmp_path / "spins.c"), "-o", str(tmp_path / "spins")], check=True)
     done = freestone(tmp_path, "advise", *only, "--", *words)
     assert done.returncode == 0, done.stderr
-    said = (
-        r"keep +glibc: malloc takes \S+ % of the CPU time, .*at most \S+ % of it and \S+ % of the time to win; where "
-    )
-    assert re.match(said + "blocks lie in caches is not in it", done.stdout), done.stdout
+    said = r"keep +glibc: malloc takes \S+ % of the CPU time, .*at most \S+ % of it and \S+ % of the time to win; "
+    assert re.match(said + "where blocks lie in caches is not in it", done.stdout), done.stdout
     assert "measuring 1" not in done.stderr and "round 1" not in done.stderr
     assert not files(tmp_path, "freestone-advise-*")
 

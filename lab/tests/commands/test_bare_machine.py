@@ -1,7 +1,5 @@
 """What works on a machine that has installed nothing: no package of Python's, no pip, no network, even no Python."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -14,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from command_tools import needs_library
 
 from freestone_lab.commands import environment, options
 from freestone_lab.core import paths
@@ -38,7 +37,7 @@ class Machine:
     def freestone(self, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
         env = {"PATH": str(self.tools), "HOME": str(self.root), "LC_ALL": "C.UTF-8", **settings}
         command = [str(self.root / "freestone"), *words]
-        return subprocess.run(command, env=env, cwd=self.root, capture_output=True, text=True, check=False)
+        return subprocess.run(command, env=env, cwd=self.root, capture_output=True, text=True)
 
 
 def machine(folder: Path, python: str, *tools: str) -> Machine:
@@ -76,11 +75,6 @@ exit 98
 @pytest.fixture(scope="module")
 def without_python(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     return machine(tmp_path_factory.mktemp("without-python"), "", *SHELL_TOOLS)
-
-
-needs_library = pytest.mark.skipif(
-    not (paths.build_dir() / "libfreestone.so").exists(), reason="libfreestone is not built"
-)
 
 
 @pytest.mark.parametrize("word", ["--help", "-h", "help", ""])
@@ -122,9 +116,8 @@ def test_in_a_folder_with_a_blank_a_link_is_preloaded_or_the_cause_is_told(tmp_p
 def test_a_missing_python_is_named(without_python: Machine) -> None:
     done = without_python.freestone("stats")
     assert done.returncode == 2
-    assert done.stderr == (
-        "freestone: this machine lacks: python3; install them with its package manager and run this again\n"
-    )
+    lacks = "this machine lacks: python3; install them with its package manager and run this again"
+    assert done.stderr == f"freestone: {lacks}\n"
 
 
 def test_without_rights_one_message_names_what_all_steps_lack(tmp_path: Path) -> None:

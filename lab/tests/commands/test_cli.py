@@ -1,7 +1,5 @@
 """The commands as a user types them: results, exit statuses, one clear line for every wrong usage."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import importlib
@@ -10,12 +8,11 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_tools import Done, freestone
+from command_tools import CLI, freestone, needs_library
 
 from freestone_lab import cli
 from freestone_lab.commands import options
@@ -26,15 +23,8 @@ from freestone_lab.core.result_file import load, save
 ROOT = paths.root()
 
 
-def start(folder: Path, *words: str) -> subprocess.Popen[str]:
-    """The command in a process of its own."""
-    argv = [sys.executable, "-m", "freestone_lab.cli", *words]
-    return subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def finish(process: subprocess.Popen[str]) -> Done:
-    out, err = process.communicate(timeout=1200)
-    return Done(process.returncode, out, err)
+def in_a_process(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*CLI, *words], cwd=folder, capture_output=True, text=True, timeout=1200)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -173,11 +163,7 @@ def result(
             wall *= 1 + apart * (round_ % 2) if name == "glibc again" else 1.0
             figures = {} if bad else {"wall": wall * wobble, "rss": 1000.0, "rate": 1 / (wall * wobble)}
             samples.append(Sample(name, round_, status if bad else "ok", "reason", figures))  # type: ignore[arg-type]
-    specs = {
-        "wall": FigureSpec("s", "lower", "time"),
-        "rss": FigureSpec("KiB", "lower"),
-        "rate": FigureSpec("1/s", "higher"),
-    }
+    specs = {"wall": FigureSpec("s", "lower", "time"), "rss": FigureSpec("KiB"), "rate": FigureSpec("1/s", "higher")}
     peers = [Peer("glibc", None, "libc"), Peer("peer", "/p.so")]
     save(Result("", [], 0, {}, peers, [Experiment("e", "w", specs=specs, samples=samples)]), path)
     return path
@@ -219,12 +205,10 @@ def test_what_is_nested_without_end_is_one_clear_error(words: str, deep: str, tm
 @pytest.mark.parametrize(
     ("rounds", "noise", "why"), [(1, 0.002, "1 values"), (4, 0.002, "4 values"), (12, 0.1, "noise")]
 )
-def test_a_gate_that_cannot_judge_fails_with_a_status_of_its_own(
+def test_a_gate_that_cannot_judge_fails_with_its_own_status(
     rounds: int, noise: float, why: str, tmp_path: Path
 ) -> None:
-    a, b = (
-        result(tmp_path / f"{name}.json", factor, noise, rounds=rounds) for name, factor in (("a", 1.0), ("b", 1.02))
-    )
+    a, b = (result(tmp_path / f"{name}.json", cost, noise, rounds=rounds) for name, cost in (("a", 1.0), ("b", 1.02)))
     done = freestone(tmp_path, "diff", str(a), str(b), "--absolute", "--fail-if", "time>3%")
     assert done.returncode == 3, done.stdout
     assert re.search(f"cannot judge time>3%: e, (glibc|peer): .*{why}", done.stdout)
@@ -292,27 +276,22 @@ def test_help_has_examples(tmp_path: Path, name: str) -> None:
     assert re.search(r"Examples?:", done.stdout) and f"    freestone {name}" in done.stdout
 
 
-needs_library = pytest.mark.skipif(
-    not (paths.build_dir() / "libfreestone.so").exists(), reason="libfreestone is not built"
-)
-
-
 @needs_library
 def test_run_becomes_the_program(tmp_path: Path, work: Path) -> None:
     code = "import os,sys; print('libfreestone' in open('/proc/self/maps').read(), sys.argv[1:]); sys.exit(7)"
-    done = finish(start(tmp_path, "run", "--", "/usr/bin/python3", "-c", code, "--stats", "x"))
+    done = in_a_process(tmp_path, "run", "--", "/usr/bin/python3", "-c", code, "--stats", "x")
     assert (done.returncode, done.stdout, done.stderr) == (7, "True ['--stats', 'x']\n", "")
 
 
 @needs_library
 def test_run_hands_a_signal_through(tmp_path: Path) -> None:
-    done = finish(start(tmp_path, "run", "--", "/bin/sh", "-c", "kill -TERM $$"))
+    done = in_a_process(tmp_path, "run", "--", "/bin/sh", "-c", "kill -TERM $$")
     assert done.returncode == -signal.SIGTERM
 
 
 @needs_library
 def test_lib_prints_the_path_and_nothing_else(tmp_path: Path) -> None:
-    done = subprocess.run([str(ROOT / "freestone"), "lib"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = subprocess.run([str(ROOT / "freestone"), "lib"], capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{ROOT}/build/release/libfreestone.so\n", "")
 
 
@@ -326,7 +305,7 @@ def test_lib_prints_the_path_and_nothing_else(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage_of_the_root_command_is_one_line(words: list[str], expected: str) -> None:
-    done = subprocess.run([str(ROOT / "freestone"), *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([str(ROOT / "freestone"), *words], capture_output=True, text=True)
     assert done.returncode == 2
     assert expected in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
 
@@ -341,9 +320,9 @@ TRACE = ROOT / "trace/corpus/vim.fst"
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_command_whose_standard_files_are_closed_does_its_work(tmp_path: Path, closed: str) -> None:
-    words = [sys.executable, "-m", "freestone_lab.cli", "trace", "cut", str(TRACE), "-o", "cut.fst"]
-    shell = ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *words]
-    done = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, check=False)
+    words = ["trace", "cut", str(TRACE), "-o", "cut.fst"]
+    shell = ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *CLI, *words]
+    done = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert freestone(tmp_path, "trace", "check", "cut.fst").returncode == 0
 
@@ -394,10 +373,9 @@ def test_a_reader_that_ends_early_ends_the_command_quietly(words: str, closed: t
     result(tmp_path / "a.json", 1.0)
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "freestone_lab.cli", *words.split()]
     try:
         out, err = [writing if number in closed else subprocess.PIPE for number in (1, 2)]
-        done = subprocess.run(command, stdout=out, stderr=err, cwd=tmp_path, text=True, check=False)
+        done = subprocess.run([*CLI, *words.split()], stdout=out, stderr=err, cwd=tmp_path, text=True)
     finally:
         os.close(writing)
     assert done.returncode == 128 + signal.SIGPIPE
@@ -410,8 +388,8 @@ def test_a_reader_that_ends_early_ends_the_command_quietly(words: str, closed: t
 )
 def test_a_terminal_without_a_character_gets_a_plain_one(env: dict[str, str], said: str, tmp_path: Path) -> None:
     result(tmp_path / "a.json", 1.0)
-    command = [sys.executable, "-m", "freestone_lab.cli", "diff", "a.json", "a.json"]
-    done = subprocess.run(command, env={**os.environ, **env}, cwd=tmp_path, capture_output=True, check=False)
+    command = [*CLI, "diff", "a.json", "a.json"]
+    done = subprocess.run(command, env={**os.environ, **env}, cwd=tmp_path, capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
     assert f" {said} ".encode() in done.stdout
 

@@ -1,7 +1,5 @@
 """Manual pages and completions: one for every command and option, and such that man, bash and zsh take them."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path
@@ -34,7 +32,7 @@ def test_man_takes_every_page_without_a_warning(share: Path) -> None:
     if not shutil.which("groff"):
         pytest.skip("groff is not installed")
     pages = sorted(map(str, (share / "man" / "man1").iterdir()))
-    done = subprocess.run(["groff", "-man", "-Tutf8", "-ww", *pages], capture_output=True, text=True, check=False)
+    done = subprocess.run(["groff", "-man", "-Tutf8", "-ww", *pages], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -64,5 +62,5 @@ def test_the_other_shells_can_read_theirs(share: Path, shell: str) -> None:
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
     file = next((share / shell).rglob("*freestone*"))
-    done = subprocess.run([shell, "-n", str(file)], capture_output=True, text=True, check=False)
+    done = subprocess.run([shell, "-n", str(file)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

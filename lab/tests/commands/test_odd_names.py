@@ -1,16 +1,12 @@
 """Programs whose names are no UTF-8, or are none once the kernel has cut them after 15 bytes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from freestone_lab.core import paths
+from command_tools import CLI, LIBRARY
 
 pytestmark = pytest.mark.all
 
@@ -41,8 +37,7 @@ def odd(request: pytest.FixtureRequest, tmp_path: Path, compile_to_preload: Call
 
 
 def freestone(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
-    argv = [sys.executable, "-m", "freestone_lab.cli", *words]
-    return subprocess.run(argv, cwd=folder, capture_output=True, check=False)
+    return subprocess.run([*CLI, *words], cwd=folder, capture_output=True)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -56,7 +51,7 @@ def test_a_command_serves_it_like_any_other(odd: Path, command: str) -> None:
 
 def test_its_metrics_are_utf8_and_the_agent_serves_it(odd: Path) -> None:
     conf = f"live_page:true,stats_file:{odd.parent}/out.prom"
-    env = {**os.environ, "LD_PRELOAD": str(paths.build_dir() / "libfreestone.so"), "FREESTONE_CONF": conf}
+    env = {**os.environ, "LD_PRELOAD": str(LIBRARY), "FREESTONE_CONF": conf}
     subprocess.run([str(odd)], env=env, check=True)
     assert odd.name[:2] in (odd.parent / "out.prom").read_text(encoding="utf-8")
     with subprocess.Popen([str(odd), "wait"], env=env, stdout=subprocess.PIPE) as running:

@@ -2,19 +2,16 @@
 ignored, as under nohup, ends nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_tools import marked
+from command_tools import CLI, marked
 
 from freestone_lab.core import paths
 from freestone_lab.trace import events, recording
@@ -38,7 +35,7 @@ def started(folder: Path, program: bytes, words: list[str], *before: str) -> Ite
     """A command whose program, known by how its command line begins, runs. Nothing of it stays."""
     mark = f"FREESTONE_TEST_MARK={folder}"
     env = {**os.environ, "FREESTONE_TEST_MARK": str(folder), "TMPDIR": str(folder)}
-    argv = [*before, sys.executable, "-m", "freestone_lab.cli", *words]
+    argv = [*before, *CLI, *words]
     with subprocess.Popen(argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as one:
         try:
             until = time.monotonic() + HANGS_S
@@ -55,9 +52,7 @@ def started(folder: Path, program: bytes, words: list[str], *before: str) -> Ite
 @pytest.mark.all
 @pytest.mark.parametrize("number", ENDS)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_signal_to_the_one_process_leaves_nothing_behind(
-    command: str, number: signal.Signals, tmp_path: Path
-) -> None:
+def test_a_signal_to_one_process_leaves_nothing_behind(command: str, number: signal.Signals, tmp_path: Path) -> None:
     mark = f"FREESTONE_TEST_MARK={tmp_path}"
     with started(tmp_path, b"sleep\x00300", COMMANDS[command]) as one:
         one.send_signal(number)

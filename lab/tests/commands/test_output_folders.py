@@ -1,12 +1,10 @@
 """A folder that is missing is made, by every command that is told where its file goes."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 
 import pytest
-from command_tools import freestone
+from command_tools import freestone, needs_library
 
 from freestone_lab.commands import options
 from freestone_lab.core import paths
@@ -31,10 +29,12 @@ ELSEWHERE = {"join", "profile", "profile show", "profile diff", "trace corpus"}
 
 
 def test_the_tables_name_every_command_with_an_output() -> None:
-    takes = {
-        name for name in options.COMMANDS if any("-o" in a.option_strings for a in options.parser_of(name)._actions)
+    actions = {name: options.parser_of(name)._actions for name in options.COMMANDS}
+    assert {name for name, those in actions.items() if any("-o" in a.option_strings for a in those)} == {
+        *QUICK,
+        *LONG,
+        *ELSEWHERE,
     }
-    assert takes == {*QUICK, *LONG, *ELSEWHERE}
 
 
 @pytest.mark.skipif(not BUILT, reason="the recorder and the replayer are not built")
@@ -111,7 +111,7 @@ def test_what_a_command_reads_it_never_writes(words: str, tmp_path: Path, monkey
             assert there.read_text() == "kept"
 
 
-@pytest.mark.skipif(not (paths.build_dir() / "libfreestone.so").exists(), reason="libfreestone is not built")
+@needs_library
 def test_a_profile_whose_place_fails_at_the_end_is_written_elsewhere(tmp_path: Path) -> None:
     words = ["profile", "--sample-bytes", "1000", "-o", "d/p.html", "--", "sh", "-c", "rm -r d; : >d"]
     done = freestone(tmp_path, *words, XDG_STATE_HOME=str(tmp_path / "state"))

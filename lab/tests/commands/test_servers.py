@@ -1,7 +1,5 @@
 """Six servers from start to card: redis, nginx, PostgreSQL, memcached, one of Python and one of Node."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -11,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from command_tools import CLI
 from server_tools import free_port, need, write_nginx
 
 from freestone_lab.core import paths
@@ -77,17 +76,14 @@ def memcached(port: int, _: Path) -> Case:
 
 def python(port: int, _: Path) -> Case:
     need("ab")
-    interpreter = Path(sys.executable).resolve()
-    return Case(
-        f"{interpreter} {PROGRAMS / 'serve_http.py'} {port}", str(port), f"ab -q -n 300 -c 2 http://127.0.0.1:{port}/"
-    )
+    server = f"{Path(sys.executable).resolve()} {PROGRAMS / 'serve_http.py'} {port}"
+    return Case(server, str(port), f"ab -q -n 300 -c 2 http://127.0.0.1:{port}/")
 
 
 def node(port: int, _: Path) -> Case:
     need("node", "ab")
-    return Case(
-        f"node {PROGRAMS / 'serve_http.js'} {port}", "ready to serve", f"ab -q -n 1000 -c 2 http://127.0.0.1:{port}/"
-    )
+    server = f"node {PROGRAMS / 'serve_http.js'} {port}"
+    return Case(server, "ready to serve", f"ab -q -n 1000 -c 2 http://127.0.0.1:{port}/")
 
 
 @pytest.mark.parametrize("make", [redis, nginx, postgres, memcached, python, node], ids=lambda make: make.__name__)
@@ -106,10 +102,8 @@ def test_a_server_is_measured_under_load(make: object, tmp_path: Path) -> None:
 def measure_one(case: Case, port: int, library: Path, tmp_path: Path) -> None:
     words = ["--only", f"own={library}", "--runs", "3", "--idle", "300ms", "--json", "r.json"]
     words += ["--server", case.server, "--ready", case.ready, "--load", case.load, "--stop", case.stop]
-    done = subprocess.run(
-        [sys.executable, "-m", "freestone_lab.cli", "advise", *words], cwd=tmp_path, capture_output=True, text=True,
-        check=False, env={**os.environ, "FREESTONE_ROOT": str(paths.root())},
-    )  # fmt: skip
+    env = {**os.environ, "FREESTONE_ROOT": str(paths.root())}
+    done = subprocess.run([*CLI, "advise", *words], cwd=tmp_path, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
     assert ": a server" in done.stderr
     assert len(done.stdout.strip().splitlines()) <= 10

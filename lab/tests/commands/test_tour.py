@@ -2,8 +2,6 @@
 in every bad place, and two at once. It takes at most three minutes with the ends by one pid (test_one_pid.py).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -79,9 +77,8 @@ def carried_out(line: list[str], folder: Path, given: str = "", before: tuple[st
     scratch.chmod(0o1777)
     env = {**os.environ, "TMPDIR": str(scratch), "XDG_STATE_HOME": str(scratch / "state")}
     env["FREESTONE_TEST_MARK"] = str(folder)
-    done = subprocess.run(
-        [*before, *line], input=given, cwd=folder, env=env, capture_output=True, text=True, timeout=LIMIT_S
-    )
+    words = [*before, *line]
+    done = subprocess.run(words, input=given, cwd=folder, env=env, capture_output=True, text=True, timeout=LIMIT_S)
     until = time.monotonic() + LIMIT_S
     while (left := marked(f"FREESTONE_TEST_MARK={folder}")) and time.monotonic() < until:  # `forks away` lives a second
         time.sleep(0.05)
@@ -151,11 +148,10 @@ def test_a_program_without_the_right_to_run_is_refused(command: str, everybodys:
 def test_a_bad_place_is_said_and_what_was_measured_kept(command: str, place: str, everybodys: Path) -> None:
     bad = everybodys / "bad"
     bad.mkdir(0o777)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4k,mode=777", "tmpfs", str(bad)]
     if place == "no rights":
         bad.chmod(0o555)
-    elif subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4k,mode=777", "tmpfs", bad], capture_output=True
-    ).returncode:
+    elif subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("a small disk cannot be made here")
     else:
         (bad / "fill").write_bytes(bytes(4096))

@@ -5,8 +5,6 @@ As a script, `test_walk.py ARGUMENT...`, it runs the command in its own process,
 prints what was entered: one JSON object of a file's functions to each file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Builds take turns, and nobody uses what is just being built."""
 
-from __future__ import annotations
-
 import fcntl
 import shutil
 import subprocess

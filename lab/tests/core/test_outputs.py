@@ -1,7 +1,5 @@
 """Files go where they were asked for, or somewhere that works; nothing that was measured is lost."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess
@@ -64,9 +62,7 @@ def test_results_lie_where_the_user_stands(tmp_path: Path, monkeypatch: pytest.M
     assert outputs.new_name("advise").parent == tmp_path
 
 
-def test_a_full_disk_leaves_the_old_file_and_is_said_with_its_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_the_old_file_and_its_path_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "r.json"
     outputs.write_whole(path, "old")
 
@@ -102,7 +98,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path, monkeypat
         "s = Scratch('a'); os.write(1, s.name.encode()); os._exit(9)"
     )
     killed = Path(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                                 env={**os.environ, "TMPDIR": str(tmp_path)}, check=False).stdout.strip())  # fmt: skip
+                                 env={**os.environ, "TMPDIR": str(tmp_path)}).stdout.strip())  # fmt: skip
     other = tmp_path / "freestone-clone"
     other.mkdir()
     with outputs.Scratch("b") as lives:

@@ -1,7 +1,5 @@
 """Result files: what is written comes back, and what is wrong is named by file, field and expectation."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Budgets under a clock that stands still unless a run takes its time: kept, and always an answer about something."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import replace

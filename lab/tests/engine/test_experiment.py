@@ -3,8 +3,6 @@
 Several tests stand for a fault found in published measurements; each names it.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """Profiles are read as their makers meant them, addresses get the right names, and the page shows both in a browser."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json
@@ -56,9 +54,7 @@ def cart(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A program with an inlined call, and the heap_v2 profile of its own that it prints."""
     folder = tmp_path_factory.mktemp("cart")
     (folder / "cart.cc").write_text(PROGRAM)
-    subprocess.run(
-        ["g++", "-g", "-O1", "-Wl,--build-id", "-o", str(folder / "cart"), str(folder / "cart.cc")], check=True
-    )
+    subprocess.run(["g++", "-g", "-O1", "-Wl,--build-id", "-o", folder / "cart", folder / "cart.cc"], check=True)
     text = subprocess.run([str(folder / "cart")], capture_output=True, text=True, check=True).stdout
     (folder / "cart.heap").write_text(text)
     return folder / "cart", folder / "cart.heap"
@@ -219,9 +215,8 @@ def test_a_rebuilt_module_gives_no_wrong_names(cart: tuple[Path, Path]) -> None:
     found = symbolize.symbolize(stale)
     assert all(not frame.function for stack, _ in found.samples for frame in stack)
     assert any("build-id" in note for note in found.notes)
-    fitting = [
-        replace(m, build_id=symbolize.build_id(m.path)) if m.path == str(cart[0]) else m for m in profile.mappings
-    ]
+    own = symbolize.build_id(str(cart[0]))
+    fitting = [replace(m, build_id=own) if m.path == str(cart[0]) else m for m in profile.mappings]
     named = symbolize.symbolize(replace(profile, mappings=fitting))
     assert all(frame.function for stack, _ in named.samples for frame in stack)
 
@@ -414,10 +409,8 @@ def test_table_shows_blocks_beside_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.all
 def test_search_marks_hits_and_adds_each_stack_once(tmp_path: Path) -> None:
-    samples: list[Sample] = [
-        ((Frame("main"), Frame("parse"), Frame("parse_more")), (300,)),
-        ((Frame("main"), Frame("other")), (100,)),
-    ]
+    main = Frame("main")
+    samples: list[Sample] = [((main, Frame("parse"), Frame("parse_more")), (300,)), ((main, Frame("other")), (100,))]
     typed = "var s=document.getElementById('search');s.value='PARSE';s.dispatchEvent(new Event('input'))"
     dom = shown(tmp_path, Profile(LIVE, samples), script=typed)
     assert "matched 300 B, 75.0 %" in dom

@@ -1,12 +1,9 @@
 """The agent: one scrape for a machine, by service, of processes that live; heap profiles pushed while servers serve."""
 
-from __future__ import annotations
-
 import email
 import gzip
 import http.server
 import json
-import os
 import re
 import shutil
 import signal
@@ -16,10 +13,11 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from server_tools import free_port
+from server_tools import free_port, runs
 
 from freestone_lab.core import paths
 from freestone_lab.flamegraph import pprof
@@ -35,7 +33,7 @@ __attribute__((noinline)) void hold() {
   for (void*& block : kept) memset(block = malloc(20000), 1, 20000);
 }
 int main() {
-  if (write(1, "up\n", 3) != 3) return 4;
+  if (write(2, "up\n", 3) != 3) return 4;
   for (;;) {
     for (void* block : kept) free(block);
     hold();
@@ -49,7 +47,7 @@ SLEEPING = r"""
 #include <unistd.h>
 int main(void) {
   void *block = malloc(9);
-  if (write(1, "up\n", 3) != 3) return 4;
+  if (write(2, "up\n", 3) != 3) return 4;
   for (;;) pause(), free(block);
 }
 """
@@ -58,13 +56,6 @@ int main(void) {
 @pytest.fixture(scope="module")
 def server(compile_to_preload: Callable[[str, str], Path]) -> Path:
     return compile_to_preload("holding.cc", SERVER)
-
-
-def start(server: Path, conf: str = "live_page:true") -> subprocess.Popen[bytes]:
-    env = {**os.environ, "LD_PRELOAD": str(paths.build_dir() / "libfreestone.so"), "FREESTONE_CONF": conf}
-    child = subprocess.Popen([server], env=env, stdout=subprocess.PIPE)
-    assert child.stdout is not None and child.stdout.readline() == b"up\n"
-    return child
 
 
 @pytest.fixture
@@ -82,13 +73,11 @@ def show(proc: Path, child: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture
 def two(server: Path, proc: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
-    children = [start(server), start(server)]
-    for child in children:
-        show(proc, child)
-    yield children
-    for child in children:
-        child.kill()
-        child.wait()
+    conf = "live_page:true"
+    with runs(server, FREESTONE_CONF=conf) as one, runs(server, FREESTONE_CONF=conf) as other:
+        show(proc, one)
+        show(proc, other)
+        yield [one, other]
 
 
 def until(met: Callable[[], bool]) -> None:
@@ -162,39 +151,33 @@ def run_agent(proc: Path, *words: str) -> tuple[subprocess.Popen[str], str]:
 
 
 def test_the_command_serves_and_asks_every_process_to_show_itself(server: Path, proc: Path) -> None:
-    silent = start(server, conf="")
-    show(proc, silent)
-    serving, address = run_agent(proc, "--all", "--every", "50ms")
-    serving.send_signal(signal.SIGHUP)  # which it ignores as under nohup
-    try:
-        until(lambda: b'program="holding"' in urllib.request.urlopen(address).read())
-        assert silent.poll() is None
-    finally:
-        serving.terminate()
-        assert serving.wait() == 0
-        silent.kill()
-        silent.wait()
+    with runs(server) as silent:
+        show(proc, silent)
+        serving, address = run_agent(proc, "--all", "--every", "50ms")
+        serving.send_signal(signal.SIGHUP)  # which it ignores as under nohup
+        try:
+            until(lambda: b'program="holding"' in urllib.request.urlopen(address).read())
+            assert silent.poll() is None
+        finally:
+            serving.terminate()
+            assert serving.wait() == 0
 
 
 def test_idle_processes_are_counted_and_those_that_cannot_be_read(
     compile_to_preload: Callable[[str, str], Path], proc: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = compile_to_preload("sleeping.c", SLEEPING)
-    idle = [start(program, conf="") for _ in range(3)]
-    try:
-        for child in idle:
+    with ExitStack() as idle:
+        children = [idle.enter_context(runs(program)) for _ in range(3)]
+        for child in children:
             show(proc, child)
-        refused, real = idle[2].pid, loaded.memory_of
+        refused, real = children[2].pid, loaded.memory_of
         monkeypatch.setattr(attach, "memory_of", lambda pid: real(pid if pid != refused else -1))
         complaints: list[str] = []
         text = agent.scrape(True, complaints.append)
         assert re.search(r'^freestone_processes\{[^}]*program="sleeping"\} 2$', text, re.MULTILINE), text
         assert re.search(r'^freestone_processes_unread\{[^}]*program="sleeping"\} 1$', text, re.MULTILINE), text
         assert len(complaints) == 1
-    finally:
-        for child in idle:
-            child.kill()
-            child.wait()
 
 
 @pytest.mark.all
@@ -210,9 +193,8 @@ def test_a_real_prometheus_scrapes_it(two: list[subprocess.Popen[bytes]], proc: 
     )
     port = free_port()
     command = [prometheus, f"--config.file={tmp_path}/p.yml", f"--storage.tsdb.path={tmp_path}/db"]
-    store = subprocess.Popen(
-        [*command, f"--web.listen-address=127.0.0.1:{port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    command += [f"--web.listen-address=127.0.0.1:{port}"]
+    store = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def has_sample() -> bool:
         assert store.poll() is None

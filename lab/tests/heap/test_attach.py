@@ -1,7 +1,5 @@
 """A process that runs is looked at by its number, without having been prepared, and goes on as if nothing happened."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -17,6 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from command_tools import CLI
+from server_tools import runs
 
 from freestone_lab.core import elf, paths
 from freestone_lab.core.errors import UserError
@@ -117,25 +117,6 @@ def program(compile_to_preload: Compile) -> Path:
 @pytest.fixture(scope="module")
 def server(compile_to_preload: Compile) -> Path:
     return compile_to_preload("losing.cc", SERVER)
-
-
-@contextmanager
-def runs(
-    *command: str | Path, executable: Path | None = None, library: str = LIBRARIES[0], **more: str
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A program under the library that has written `up` to its standard error."""
-    env = {**os.environ, "LD_PRELOAD": str(paths.build_dir() / library), **more}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        command, executable=executable, env=env, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0
-    ) as child:
-        try:
-            assert child.stderr is not None
-            while child.stderr.readline() != b"up\n":
-                assert child.poll() is None
-            yield child
-        finally:
-            child.kill()
 
 
 @pytest.fixture(params=LIBRARIES)
@@ -514,7 +495,7 @@ def test_a_search_for_leaks_meets_threads_anywhere(compile_to_preload: Compile, 
 
 def freestone(*words: str) -> subprocess.Popen[str]:
     """The command where a hangup is ignored, as under nohup."""
-    command = ["env", "--ignore-signal=HUP", sys.executable, "-m", "freestone_lab.cli", *words]
+    command = ["env", "--ignore-signal=HUP", *CLI, *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -535,9 +516,7 @@ def test_a_signal_reaches_the_last_look_before_the_program(number: signal.Signal
 
 
 @pytest.mark.parametrize("command", [["run"], ["profile", "-o"], ["leaks", "--json"], ["record", "-o"]])
-def test_a_script_without_a_first_line_runs_and_keeps_its_status(
-    command: list[str], program: Path, tmp_path: Path
-) -> None:
+def test_a_script_without_a_first_line_keeps_its_status(command: list[str], program: Path, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text('echo "$0 $1"; exit 7\n')
     script.chmod(0o755)
@@ -559,9 +538,7 @@ def test_a_page_that_a_killed_process_left_behind_hides_no_process(running: subp
 
 
 @stock
-def test_profile_by_number_writes_the_page_and_the_process_goes_on(
-    running: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
+def test_a_profile_by_number_lets_the_process_go_on(running: subprocess.Popen[bytes], tmp_path: Path) -> None:
     page = tmp_path / "heap.html"
     looking = freestone("profile", "--pid", str(running.pid), "--for", "1s", "-o", str(page))
     _, errors = looking.communicate()
@@ -625,10 +602,8 @@ def test_a_server_that_ctrl_c_or_the_time_ends_has_its_leaks_reported(time_: lis
 
 def test_all_numbers_that_pidof_prints_are_looked_at(program: Path, server: Path, tmp_path: Path) -> None:
     page, gone = tmp_path / "heap.html", "4194304"
-    with (
-        runs("/usr/bin/served", executable=program, INTERRUPTED="1") as running,
-        runs(server, "second", FREESTONE_CONF=IDLE) as other,
-    ):
+    first = runs("/usr/bin/served", executable=program, INTERRUPTED="1")
+    with first as running, runs(server, "second", FREESTONE_CONF=IDLE) as other:
         both = [str(running.pid), str(other.pid)]
         for command, status, said in (
             (["profile", "-o", str(page), "--for", "1s", "--pid", *both, gone], 0, f"no process has the number {gone}"),

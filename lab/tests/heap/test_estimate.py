@@ -1,7 +1,5 @@
 """The bounds that a look prints hold as often as they say."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """The figures of a process that sleeps since its start are those that it would write itself."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,13 +1,11 @@
 """`freestone leaks` names what a program lost, by function and line, and says so by its exit status."""
 
-from __future__ import annotations
-
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_tools import CLI
 
 from freestone_lab.core.errors import UserError
 from freestone_lab.heap import leak_search
@@ -50,9 +48,7 @@ def program(compile_to_preload: Callable[[str, str], Path]) -> Path:
 
 
 def freestone(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "freestone_lab.cli", *words], capture_output=True, text=True, check=False, timeout=1200
-    )
+    return subprocess.run([*CLI, *words], capture_output=True, text=True, timeout=1200)
 
 
 def test_lost_blocks_are_named_by_function_and_line(program: Path) -> None:
@@ -90,9 +86,7 @@ def test_sampled_mode_estimates(program: Path) -> None:
     ("word", "status", "said"),
     [("leave", 4, "it left without running its exit handlers"), ("crash", 134, "it died of SIGABRT before its exit")],
 )
-def test_a_program_that_leaves_no_report_keeps_its_status(
-    program: Path, command: str, word: str, status: int, said: str
-) -> None:
+def test_without_a_report_the_status_stays(program: Path, command: str, word: str, status: int, said: str) -> None:
     done = freestone(command, "--", str(program), word)
     assert (done.returncode, done.stderr.count("\n")) == (status, 1), done.stderr
     assert f"'{program}' left no " in done.stderr and said in done.stderr

@@ -1,16 +1,14 @@
 """What libfreestone writes is read back by the readers that people have: ours and the real Go pprof."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_tools import CLI
 
 from freestone_lab.core import paths
 from freestone_lab.flamegraph.model import Profile, Sample
@@ -55,13 +53,8 @@ def go_pprof() -> Path:
     tool = paths.cache_dir() / "go" / "bin" / "pprof"
     if not tool.exists():
         # Not optimised: it takes longer to compile than to run.
-        command = [
-            "go",
-            "install",
-            "-gcflags=all=-N -l",
-            "-ldflags=-s -w",
-            "github.com/google/pprof@v0.0.0-20261016150608-1facf8f91b50",
-        ]
+        pprof = "github.com/google/pprof@v0.0.0-20261016150608-1facf8f91b50"
+        command = ["go", "install", "-gcflags=all=-N -l", "-ldflags=-s -w", pprof]
         done = subprocess.run(command, env={**os.environ, "GOBIN": str(tool.parent)}, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     return tool
@@ -111,8 +104,8 @@ def test_behind_a_shim_the_program_itself_is_shown_first(program: Path, tmp_path
     shim, page = tmp_path / "shim", tmp_path / "heap.html"
     shim.write_text(f"#!/bin/bash\nbash -c 'x=$(sleep 0.2)'\nexec {program} 'two words'\n")
     shim.chmod(0o755)
-    command = [sys.executable, "-m", "freestone_lab.cli", "profile", "--sample-bytes", "1", "-o", str(page), "--"]
-    done = subprocess.run([*command, str(shim)], capture_output=True, text=True, check=True)
+    command = [*CLI, "profile", "--sample-bytes", "1", "-o", str(page), "--", str(shim)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     first, largest, *others = done.stderr.splitlines()
     assert re.fullmatch(r"peak_space of \d processes", first), done.stderr
     assert re.fullmatch(r" +\d\.\d MiB  store( two words)? \(process \d+\)", largest), done.stderr

@@ -1,7 +1,5 @@
 """Servers are looked at by their number while they serve, and go on serving: redis, Python, C++, Go, Java, Node."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -16,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from command_tools import CLI
 from server_tools import free_port, need, write_nginx
 
 from freestone_lab.core import paths
@@ -304,12 +303,10 @@ def test_eight_idle_services_are_seen(library: str) -> None:
             assert not ended, [(name, (folder / f"{name}.out").read_text()) for name in ended]
             time.sleep(0.1)
         time.sleep(2)  # the last work of their start
-        tool = [sys.executable, "-m", "freestone_lab.cli"]
-        text = subprocess.run([*tool, "agent", "--once", "--all"], capture_output=True, text=True, check=True).stdout
+        text = subprocess.run([*CLI, "agent", "--once", "--all"], capture_output=True, text=True, check=True).stdout
         for name, child in children.items():
             found = re.search(rf'^freestone_processes\{{[^}}]*program="{name}[^"]*"\}} (\d+)$', text, re.MULTILINE)
             assert found and int(found[1]) > 0, (name, text[:3000])
-            done = subprocess.run([*tool, "stats", str(child.pid)], capture_output=True, text=True, check=True)
-            assert re.match(rf"{name}.* process {child.pid} ", done.stdout) and "live blocks" in done.stdout, (
-                done.stdout
-            )
+            done = subprocess.run([*CLI, "stats", str(child.pid)], capture_output=True, text=True, check=True)
+            said = done.stdout
+            assert re.match(rf"{name}.* process {child.pid} ", said) and "live blocks" in said, said

@@ -1,7 +1,5 @@
 """`freestone stats` and `freestone top` on a real process, on real files, and on what is no such thing."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import itertools
@@ -14,14 +12,14 @@ import subprocess
 import sys
 import time
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
+from server_tools import runs
 
 from freestone_lab import cli
-from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.heap import keys, top
 from freestone_lab.heap import snapshot as stats
@@ -29,7 +27,6 @@ from freestone_lab.heap import snapshot as stats
 SOURCE = """
 #include <stdlib.h>
 #include <string.h>
-#include <stdio.h>
 #include <unistd.h>
 int main(int argc, char** argv) {
   static void* blocks[5000];
@@ -39,7 +36,7 @@ int main(int argc, char** argv) {
       blocks[i] = malloc(1000 + i % 7 * 1000);
       memset(blocks[i], 1, 100);
     }
-    if (round == 0) { puts("ready"); fflush(stdout); }
+    if (round == 0 && write(2, "up\\n", 3) != 3) return 4;
     usleep(20000);
   }
   return argc == 9;
@@ -47,41 +44,19 @@ int main(int argc, char** argv) {
 """
 
 
-def library() -> Path:
-    named = os.environ.get("FREESTONE_LIBRARY")
-    path = Path(named) if named else paths.build_dir() / "libfreestone.so"
-    if not path.exists():
-        pytest.skip("libfreestone is not built")
-    return path
-
-
-@pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("stats")
-    (folder / "churn.c").write_text(SOURCE)
-    command = ["cc", "-O1", "-fno-builtin", str(folder / "churn.c"), "-o", str(folder / "churn")]
-    subprocess.run(command, check=True)
-    return folder / "churn"
-
-
-def environment(conf: str) -> dict[str, str]:
-    return {**os.environ, "LD_PRELOAD": str(library()), "FREESTONE_CONF": conf}
+@pytest.fixture(scope="module")
+def program(compile_to_preload: Callable[[str, str], Path]) -> Path:
+    return compile_to_preload("rounds.c", SOURCE)
 
 
 @pytest.fixture
-def running(program: Path) -> Iterator[subprocess.Popen[str]]:
+def running(program: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process with a live page that works until it is killed."""
-    process = subprocess.Popen(
-        [str(program), "1000000"], env=environment("live_page:true"), stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    while not stats.page_path(process.pid).exists():
-        assert process.poll() is None, "it ended without showing itself"
-        time.sleep(0.01)
-    yield process
-    process.kill()
-    process.communicate()
+    with runs(program, "1000000", FREESTONE_CONF="live_page:true") as process:
+        while not stats.page_path(process.pid).exists():
+            assert process.poll() is None, "it ended without showing itself"
+            time.sleep(0.01)
+        yield process
     stats.page_path(process.pid).unlink(missing_ok=True)
 
 
@@ -90,13 +65,14 @@ def screen(out: io.StringIO, width: int = 120, height: int = 40, terminal: bool 
 
 
 def run_to_file(program: Path, path: Path) -> stats.Snapshot:
-    subprocess.run([str(program), "3"], env=environment(f"stats_file:{path}"), check=True, capture_output=True)
+    with runs(program, "3", FREESTONE_CONF=f"stats_file:{path}") as process:
+        assert process.wait() == 0
     return stats.from_file(path)
 
 
-def test_a_live_page_is_read_and_its_parts_add_up(running: subprocess.Popen[str]) -> None:
+def test_a_live_page_is_read_and_its_parts_add_up(running: subprocess.Popen[bytes]) -> None:
     snapshot = stats.from_process(running.pid)
-    assert (snapshot.pid, snapshot.program) == (running.pid, "churn 1000000")
+    assert (snapshot.pid, snapshot.program) == (running.pid, "rounds 1000000")
     assert sum(size for _, size in snapshot.parts()) == snapshot.figure("charged_bytes")
     live = sum(c.bytes * c.live for c in snapshot.classes)
     assert live + snapshot.figure("large_bytes") + snapshot.figure("mapped_bytes") == snapshot.figure("live_bytes")
@@ -104,7 +80,7 @@ def test_a_live_page_is_read_and_its_parts_add_up(running: subprocess.Popen[str]
     assert 0 <= stats.age_seconds(snapshot) < 30
 
 
-def test_the_running_processes_are_listed_and_dead_pages_removed(running: subprocess.Popen[str]) -> None:
+def test_the_running_processes_are_listed_and_dead_pages_removed(running: subprocess.Popen[bytes]) -> None:
     assert running.pid in [s.pid for s in stats.running()]
     running.send_signal(signal.SIGKILL)
     running.wait()
@@ -132,10 +108,10 @@ def test_prometheus_own_parser_reads_the_file(program: Path, tmp_path: Path) -> 
     assert families["freestone_live_bytes"].unit == "bytes"
     assert families["freestone_live_bytes"].samples[0].value == snapshot.figure("live_bytes")
     assert families["freestone_purge_calls"].type == "counter"
-    assert families["freestone_live_bytes"].samples[0].labels["program"] == "churn"
+    assert families["freestone_live_bytes"].samples[0].labels["program"] == "rounds"
 
 
-def test_top_draws_a_running_process_and_ends_with_it(running: subprocess.Popen[str]) -> None:
+def test_top_draws_a_running_process_and_ends_with_it(running: subprocess.Popen[bytes]) -> None:
     out = io.StringIO()
     top.watch(screen(out), running.pid, partial(stats.from_process, running.pid), 0.6, 2)
     text = out.getvalue()
@@ -156,7 +132,7 @@ def test_top_draws_a_running_process_and_ends_with_it(running: subprocess.Popen[
     assert last.getvalue().endswith(f"process {running.pid} has ended\n")
 
 
-def test_a_page_that_a_killed_process_left_is_not_shown(running: subprocess.Popen[str]) -> None:
+def test_a_page_that_a_killed_process_left_is_not_shown(running: subprocess.Popen[bytes]) -> None:
     running.kill()
     running.wait()
     assert stats.page_path(running.pid).exists()
@@ -278,10 +254,8 @@ def test_the_bar_is_as_wide_as_it_is_told() -> None:
 
 
 def large_snapshot() -> stats.Snapshot:
-    figures = dict.fromkeys(stats.PARTS.values(), 123.4 * 2**20) | {
-        "charged_bytes": 740.4 * 2**20,
-        "live_blocks": 1234567.0,
-    }
+    figures = dict.fromkeys(stats.PARTS.values(), 123.4 * 2**20)
+    figures |= {"charged_bytes": 740.4 * 2**20, "live_blocks": 1234567.0}
     figures |= {"limit_soft_bytes": 512.0 * 2**20, "limit_hard_bytes": 1023.9 * 2**20, "peak_bytes": 1023.9 * 2**20}
     sizes = tuple(stats.SizeClass(bytes=262144 - k, live=1234567, cached=1000) for k in range(20))
     threads = tuple(stats.Thread(4194304 - k, 123456, 262144, 12345678) for k in range(20))
@@ -328,9 +302,7 @@ def test_wrong_targets_are_named(tmp_path: Path) -> None:
         stats.from_process(999999999)
 
 
-def test_a_page_of_a_process_that_had_the_number_before_is_not_shown(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_page_of_an_earlier_process_is_not_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(stats, "PAGES", tmp_path)
     empty: dict[str, object] = {"figures": {}, "system_calls": {}, "classes": [], "threads": []}
 
@@ -361,41 +333,30 @@ def test_a_page_that_is_being_written_is_not_believed(monkeypatch: pytest.Monkey
         stats.from_process(7)
 
 
-def test_top_gives_the_terminal_back_as_it_was(running: subprocess.Popen[str]) -> None:
+def test_top_gives_the_terminal_back_as_it_was(running: subprocess.Popen[bytes]) -> None:
     out = io.StringIO()
 
     def interrupted(_seconds: float) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        top.watch(
-            screen(out, terminal=True),
-            running.pid,
-            partial(stats.from_process, running.pid),
-            0.1,
-            None,
-            sleep=interrupted,
-        )
+        read = partial(stats.from_process, running.pid)
+        top.watch(screen(out, terminal=True), running.pid, read, 0.1, None, sleep=interrupted)
     assert out.getvalue().startswith("\x1b[?1049h\x1b[?25l")
     assert out.getvalue().endswith("\x1b[?25h\x1b[?1049l")
 
 
 def test_the_commands_as_typed(
-    running: subprocess.Popen[str], program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    running: subprocess.Popen[bytes], program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_to_file(program, tmp_path / "s.json")
     for arguments in (["stats", str(running.pid)], ["stats", str(tmp_path / "s.json")], ["stats"]):
         assert cli.run(arguments) == 0
-        assert "churn" in capsys.readouterr().out
+        assert "rounds" in capsys.readouterr().out
     assert cli.run(["top", str(running.pid), "--count", "1"]) == 0
     assert "thread caches" in capsys.readouterr().out
 
 
 def test_bytes_are_written_for_people() -> None:
-    assert [stats.bytes_text(n) for n in (0, 1023, 1536, 5 << 20, 3 << 40)] == [
-        "0 B",
-        "1023 B",
-        "1.5 KiB",
-        "5.0 MiB",
-        "3.0 TiB",
-    ]
+    shown = ["0 B", "1023 B", "1.5 KiB", "5.0 MiB", "3.0 TiB"]
+    assert [stats.bytes_text(n) for n in (0, 1023, 1536, 5 << 20, 3 << 40)] == shown

@@ -1,7 +1,5 @@
 """The counting of tests: a failure, a build that breaks, and a suite that runs nothing are never a pass."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys
@@ -160,9 +158,7 @@ def test_packages_that_cannot_be_had_are_named(monkeypatch: pytest.MonkeyPatch) 
         own_tests.run_all(["lab"], Form.ALL, Silent(status=2))
 
 
-def test_a_runner_that_fails_without_naming_a_test_is_a_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_runner_that_fails_and_names_no_test_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "cache_dir", lambda: tmp_path)
 
     class Failing(Silent):

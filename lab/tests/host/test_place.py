@@ -1,7 +1,5 @@
 """Where tests run: the same signals, limits, files and variables, however bad the place is that they are started in."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

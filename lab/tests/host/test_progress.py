@@ -1,7 +1,5 @@
 """What is shown while programs build and test: every line in a file; on a terminal what counts is one line."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

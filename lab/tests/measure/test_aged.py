@@ -1,7 +1,5 @@
 """A program that starts in an aged heap: the holes are there, by the seed, in the program itself and nowhere else."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What load generators print is read as requests per second and latencies in seconds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

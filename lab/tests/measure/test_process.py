@@ -1,7 +1,5 @@
 """One measured process: the figures are the program's, not the watcher's, the wrapper's or a dead run's."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

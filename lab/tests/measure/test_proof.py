@@ -1,7 +1,5 @@
 """Who serves malloc: shadowed, absent, foreign and partial allocators are all seen."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -22,7 +20,7 @@ def account(folder: Path, argv: list[str], preload: str | None = None) -> proof.
     env = {"PATH": os.environ["PATH"], **proof.environment(folder)}
     if preload:
         env["LD_PRELOAD"] = preload
-    subprocess.run(argv, env=env, check=False, capture_output=True)
+    subprocess.run(argv, env=env, capture_output=True)
     return proof.read_account(folder, Path.cwd())
 
 

@@ -1,7 +1,5 @@
 """What an allocator could win at most: sampled from programs whose share of malloc is known."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Each control allocator does what its name says, and nothing else."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import signal
@@ -80,9 +78,8 @@ def test_costly_takes_the_part_on_top(permille: int, subject: Path, tmp_path: Pa
     program = [sys.executable, "-S", "-c", "x = bytearray(60 << 20)\nfor i in range(2000000): pass"]
     parts = {f"FREESTONE_CONTROL_{what}_PERMILLE": str(permille) for what in ("CPU", "MEMORY")}
     base, own = ({**os.environ, **more} for more in ({}, {"LD_PRELOAD": peer.path, **parts}))
-    plain, costly = (
-        process.run(Request(program, env, tmp_path), tmp_path / "out", tmp_path / "err") for env in (base, own)
-    )
+    out, err = tmp_path / "out", tmp_path / "err"
+    plain, costly = (process.run(Request(program, env, tmp_path), out, err) for env in (base, own))
     wanted = plain.rss_kib * (1 + permille / 1000)
     assert abs(costly.rss_kib - wanted) < 0.03 * wanted + 1024
     if permille == 1000:  # twice the time is seen beside any load
@@ -92,13 +89,9 @@ def test_costly_takes_the_part_on_top(permille: int, subject: Path, tmp_path: Pa
 def test_costly_pays_for_cpu_time_in_its_calls(tmp_path: Path) -> None:
     """A process that ends by _exit, where no rest is paid, has paid for what it used until its last calls."""
     program = [sys.executable, "-S", "-c", "import os\nfor i in range(1000000): bytearray(600)\nos._exit(0)"]
-    used = []
+    used, preloaded = [], {**os.environ, "LD_PRELOAD": str(discover.find("costly").path)}
     for permille in ("0", "1000"):
-        env = {
-            **os.environ,
-            "LD_PRELOAD": str(discover.find("costly").path),
-            "FREESTONE_CONTROL_CPU_PERMILLE": permille,
-        }
+        env = {**preloaded, "FREESTONE_CONTROL_CPU_PERMILLE": permille}
         done = process.run(Request(program, env, tmp_path), tmp_path / "out", tmp_path / "err")
         used.append(done.user_s + done.sys_s)
     assert used[1] > 1.4 * used[0]

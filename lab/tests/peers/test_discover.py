@@ -1,7 +1,5 @@
 """Finding allocators: what is listed is what is there, and what cannot be used is refused in one clear line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import struct
@@ -16,17 +14,20 @@ from peers_tools import build_library
 from freestone_lab.engine import preparation
 from freestone_lab.peers import discover, install
 
-HIDING = (
-    peers_tools.FORWARDING
-    + """
-__attribute__((visibility("hidden"))) void *memalign(size_t a, size_t b) { return 0; }
-"""
-)
+HIDDEN = '\n__attribute__((visibility("hidden"))) void *memalign(size_t a, size_t b) { return 0; }\n'
+HIDING = peers_tools.FORWARDING + HIDDEN
 
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
     return build_library(tmp_path, "mine", HIDING)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the allocators that are installed, none at first."""
+    monkeypatch.setenv("FREESTONE_PEERS_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 def test_glibc_comes_first_and_is_not_preloaded() -> None:
@@ -59,9 +60,8 @@ def test_a_debian_peer_carries_its_package_and_version() -> None:
         pytest.skip("no allocator of the distribution is installed")
     for peer in found:
         package = peer.origin.partition(" ")[0]
-        version = subprocess.run(
-            ["dpkg-query", "-W", "-f", "${Version}", package], capture_output=True, text=True, check=True
-        ).stdout
+        query = ["dpkg-query", "-W", "-f", "${Version}", package]
+        version = subprocess.run(query, capture_output=True, text=True, check=True).stdout
         assert peer.origin == f"{package} {version}"
         assert peer.version and version.partition(":")[2 if ":" in version else 0].startswith(peer.version)
 
@@ -133,34 +133,29 @@ def test_a_library_that_exports_only_malloc_is_noted(tmp_path: Path) -> None:
     assert "exports no free, calloc, realloc" in discover.find(f"half={half}").note
 
 
-def test_installed_peers_are_found_and_broken_ones_are_not(
-    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FREESTONE_PEERS_DIR", str(tmp_path / "cache"))
-    _installed(library, tmp_path / "cache", "good", "broken")
-    (tmp_path / "cache" / "broken" / "lib.so").unlink()
+def test_installed_peers_are_found_and_broken_ones_are_not(library: Path, cache: Path) -> None:
+    _installed(library, cache, "good", "broken")
+    (cache / "broken" / "lib.so").unlink()
     found = {peer.name: peer for peer in discover.discover()}
     assert (found["good"].version, found["good"].origin) == ("9.9", "x")
     assert discover.preload_environment(found["good"])["OWN"] == "good"
     assert "broken" not in found
 
 
-def test_dry_run_names_everything_and_installs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FREESTONE_PEERS_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("FREESTONE_BUILD_DIR", str(tmp_path / "no-build"))
+def test_dry_run_names_everything_and_installs_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FREESTONE_BUILD_DIR", str(cache.parent / "no-build"))
     outcomes = install.install(dry_run=True)
     assert [outcome.name for outcome in outcomes if outcome.status == "would install"]
     assert {outcome.name for outcome in outcomes} == set(install.installable())
     assert all(outcome.status in ("present", "would install") for outcome in outcomes)
-    assert not (tmp_path / "cache").exists()
+    assert not cache.exists()
     with pytest.raises(discover.PeerError, match="'nonesuch' cannot be installed; expected one of"):
         install.install(["nonesuch"])
 
 
 def test_one_failing_build_is_reported_and_the_others_go_on(
-    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    library: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FREESTONE_PEERS_DIR", str(tmp_path / "cache"))
     text = build_library(tmp_path, "text", "int answer(void) { return 42; }")
     half = build_library(tmp_path, "half", "void *malloc(unsigned long n) { return 0; }")
     unloadable = build_library(tmp_path, "unloadable", HIDING + "extern int no; int *use(void) { return &no; }")
@@ -220,11 +215,8 @@ def _installed(library: Path, cache: Path, *names: str) -> None:
         (cache / name / "peer.json").write_text(json.dumps(facts))
 
 
-def test_peers_run_at_their_best_and_with_settings_that_change_much(
-    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FREESTONE_PEERS_DIR", str(tmp_path / "cache"))
-    _installed(library, tmp_path / "cache", "tcmalloc", "mimalloc")
+def test_peers_run_at_their_best_and_with_settings_that_change_much(library: Path, cache: Path) -> None:
+    _installed(library, cache, "tcmalloc", "mimalloc")
     found = {peer.name: dict(peer.env) for peer in discover.discover()}
     assert found["tcmalloc"] == {"GLIBC_TUNABLES": "glibc.pthread.rseq=0", "OWN": "tcmalloc"}
     assert found["mimalloc"] == {"OWN": "mimalloc"}

@@ -1,7 +1,5 @@
 """Allocators with options: which variants a setting makes, and which settings are refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from freestone_lab.core import paths

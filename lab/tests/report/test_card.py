@@ -1,7 +1,5 @@
 """The card that a comparison's page opens with, and the question whether to go on."""
 
-from __future__ import annotations
-
 import math
 import os
 import pty
@@ -15,11 +13,7 @@ from freestone_lab.core.result import Experiment, FigureSpec, Peer, Result, Samp
 from freestone_lab.report import card, quantity, render_report
 from freestone_lab.report.board import ask_for_more
 
-PEERS = [
-    Peer("glibc", None, "libc"),
-    Peer("fast", "/opt/libfast.so", "preload"),
-    Peer("lean", "/opt/lean.so", "preload"),
-]
+PEERS = [Peer("glibc", None, "libc"), Peer("fast", "/opt/libfast.so"), Peer("lean", "/opt/lean.so")]
 SPECS = {"wall": FigureSpec("s", "lower"), "rss": FigureSpec("KiB", "lower")}
 
 
@@ -47,10 +41,8 @@ def card_of(*jobs: Experiment) -> card.Card:
 
 
 def test_the_page_of_a_comparison_opens_with_the_card() -> None:
-    found = result(
-        job("app", {"fast": (0.7, 1.0), "lean": (1.2, 0.9)}), command=["freestone", "compare", "--", "./app"]
-    )
-    text = render_report([found])
+    compared = job("app", {"fast": (0.7, 1.0), "lean": (1.2, 0.9)})
+    text = render_report([result(compared, command=["freestone", "compare", "--", "./app"])])
     head = text.index('<h1 class="verdict">Use fast instead of glibc: 30 % less time, equal memory</h1>')
     assert head < text.index("LD_PRELOAD=/opt/libfast.so ./app") < text.index("<h2>The comparison</h2>")
     assert "-30.0 %" in text[head : text.index("<h2>The comparison</h2>")]

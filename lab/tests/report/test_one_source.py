@@ -1,7 +1,5 @@
 """One measurement, one number: card, terminal, tables, page and result file show the same ratios and values."""
 
-from __future__ import annotations
-
 import html
 import io
 import re
@@ -102,12 +100,8 @@ def test_the_values_agree_with_the_ratio(make: Callable[..., Result]) -> None:
 
 def test_a_failure_stands_on_the_card_in_words() -> None:
     result = synthetic.program(rounds=12)
-    words = (
-        "killed by SIGABRT: freestone: write after free",
-        "killed by SIGSEGV",
-        "exit status 3",
-        "no end within 9 s",
-    )
+    aborted = "killed by SIGABRT: freestone: write after free"
+    words = (aborted, "killed by SIGSEGV", "exit status 3", "no end within 9 s")
     for why, name in zip(words, ("freestone", "mimalloc", "jemalloc", "gperftools"), strict=True):
         result.experiments[0].samples.append(Sample(name, 12, "failed", why))
     assert card.of_result(result) is None, "nobody is left to compare"
@@ -121,14 +115,11 @@ def test_nothing_is_ranked_while_somebody_was_not_measured() -> None:
     experiment = result.experiments[0]
     experiment.samples = [s for s in experiment.samples if s.peer not in ("mimalloc", "jemalloc")]
     experiment.not_run = {"mimalloc": "no time within 90 s", "jemalloc": "no time within 90 s"}
-    assert on_card(result).startswith(
-        "unknown   not known yet: mimalloc, jemalloc were not measured (no time within 90 s)"
-    )
+    said = "unknown   not known yet: mimalloc, jemalloc were not measured (no time within 90 s)"
+    assert on_card(result).startswith(said)
     result.command[1] = "bench"
-    text = on_page(result)
-    assert (
-        "No verdict: 2 of 5 allocators were not measured everywhere, for lack of time: mimalloc and jemalloc." in text
-    )
+    said = "No verdict: 2 of 5 allocators were not measured everywhere, for lack of time: mimalloc and jemalloc."
+    assert said in on_page(result)
 
 
 def test_small_differences_of_memory_decide_nothing() -> None:
@@ -148,9 +139,8 @@ def test_cpu_time_decides_where_wall_time_is_noise() -> None:
         sample.gauges = {"load": 70.0, "cpu_pressure": 0.9}
     result.fingerprint = {**result.fingerprint, "load": 70.0}
     text = on_card(result)
-    assert (
-        text.startswith("use       freestone instead of glibc") and "\nCPU       -" in text and "\ntime      " in text
-    )
+    assert text.startswith("use       freestone instead of glibc")
+    assert "\nCPU       -" in text and "\ntime      " in text
     assert "unfit for wall time" in text
 
 

@@ -1,7 +1,5 @@
 """Replays on a local Dask cluster of two workers: the same counts as here, also when one of them is killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """The corpus: at least twenty real programs, small, whole, and replayed to the last call by every allocator here."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

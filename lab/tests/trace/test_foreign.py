@@ -1,7 +1,5 @@
 """Records of other tools become traces."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

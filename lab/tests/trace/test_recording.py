@@ -1,7 +1,5 @@
 """The recorder: what it writes of programs whose calls are known, and what the program notices of it."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal
@@ -31,7 +29,7 @@ def record(tmp_path: Path) -> Record:
     def recorded(*words: str, status: int = 0, preexec: Callable[[], None] | None = None, **options: object) -> Trace:
         output = tmp_path / "t.fst"
         line, env = recorder(output, str(PROGRAM), *words, **options)
-        done = subprocess.run(line, env=env, capture_output=True, text=True, check=False, preexec_fn=preexec)
+        done = subprocess.run(line, env=env, capture_output=True, text=True, preexec_fn=preexec)
         assert done.returncode == status, done.stderr
         return events.read(output)
 
@@ -146,9 +144,8 @@ def test_what_threads_without_a_buffer_lose_is_said(record: Record) -> None:
     kept = of_kind(trace, Kind.MALLOC, 77)
     lost = trace.summary["dropped_calls"]
     assert kept < 200 and lost >= 200 - kept
-    assert f"  {lost} calls dropped: their threads found no free buffer" in describe.lines(
-        describe.facts(Path(trace.path))
-    )
+    said = describe.lines(describe.facts(Path(trace.path)))
+    assert f"  {lost} calls dropped: their threads found no free buffer" in said
 
 
 @pytest.mark.long
@@ -191,7 +188,7 @@ def test_two_recordings_into_one_file_do_not_mix(tmp_path: Path) -> None:
     (tmp_path / "t.fst.partial").write_text("of a recording that was killed")
     line, env = until_told(output, 100)
     with ready(line, env, subprocess.DEVNULL) as first:
-        second = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
+        second = subprocess.run(line, env=env, capture_output=True, text=True)
         assert second.returncode == 2 and not second.stdout and second.stderr.count("\n") == 1
         assert f"'{output}'" in second.stderr and "another recording" in second.stderr
         first.terminate()
@@ -262,7 +259,7 @@ def test_a_process_that_is_gone_is_not_joined(tmp_path: Path) -> None:
     output = tmp_path / "t.fst"
     output.write_text("kept")
     line, _ = recorder(output, pid=process.pid)
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    done = subprocess.run(line, capture_output=True, text=True)
     control.unlink()
     assert done.returncode == 2 and f"there is no process {process.pid}" in done.stderr
     assert output.read_text() == "kept"

@@ -1,7 +1,5 @@
 """The replayer: the same calls under any allocator, in the recorded order, and one clear error for a damaged trace."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -133,9 +131,7 @@ def test_without_an_allocator_the_calls_are_the_same(recorded: Recorded) -> None
 
 
 def refused(path: Path) -> str:
-    done = subprocess.run(
-        [REPLAYER, "plan", path, path.with_suffix(".plan")], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([REPLAYER, "plan", path, path.with_suffix(".plan")], capture_output=True, text=True)
     assert done.returncode == 2, f"status {done.returncode}: {done.stderr}"
     return done.stderr
 
@@ -160,7 +156,7 @@ def test_damage_under_right_checksums_is_an_error_or_another_trace(recorded: Rec
         changed[place] ^= 0x15
         damaged.write_bytes(with_right_checksums(changed))
         for words in (("plan", damaged, damaged.with_suffix(".plan")), ("rows", damaged)):
-            done = subprocess.run([REPLAYER, *words], capture_output=True, check=False)
+            done = subprocess.run([REPLAYER, *words], capture_output=True)
             assert done.returncode in (0, 2), f"byte {place}: status {done.returncode}"
             assert done.returncode == 0 or b"damaged.fst: " in done.stderr
 
@@ -170,7 +166,7 @@ def test_a_damaged_plan_is_refused(recorded: Recorded, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.plan"
     for place in (0, 8, 20, 130, len(data) // 2, len(data) - 1):
         damaged.write_bytes(data[:place] + bytes([data[place] ^ 0x41]) + data[place + 1 :])
-        done = subprocess.run([REPLAYER, "run", damaged], capture_output=True, text=True, check=False)
+        done = subprocess.run([REPLAYER, "run", damaged], capture_output=True, text=True)
         assert done.returncode == 2 and "no plan of this replayer" in done.stderr
 
 
@@ -186,9 +182,8 @@ def test_time_is_that_of_the_whole_replay_less_its_own(recorded: Recorded) -> No
     made = plan(recorded("partly-used"))
     said, alone = run(made), run(made, "--null")
     assert said["figures"]["whole"]["value"] == pytest.approx(said["cpu_s"] - said["own_s"], abs=1e-6)
-    assert alone["figures"]["faults"]["value"] < 50 < 1000 < said["figures"]["faults"]["value"], (
-        "first touches are the allocator's, none the replay's own"
-    )
+    own, all_ = (figures["figures"]["faults"]["value"] for figures in (alone, said))
+    assert own < 50 < 1000 < all_, "first touches are the allocator's, none the replay's own"
     assert said["own_s"] < said["cpu_s"] / 2, "most of this replay is first touches"
 
 

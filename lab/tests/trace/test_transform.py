@@ -1,7 +1,5 @@
 """Traces made from traces: what is kept, what is counted anew, and that the replayer takes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -4,8 +4,6 @@ The costs are processor time with and without the recorder, of the same work in 
 docs/TRACE.md shows the ones that were stored, from the property `cost` of each test in pytest's report.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import socket
@@ -138,10 +136,8 @@ def test_a_server_that_is_recorded_goes_on_serving(make: Callable[[int, Path], C
 @SERVERS
 @pytest.mark.timing
 def test_a_server_hardly_notices(make: Callable[[int, Path], Case], tmp_path: Path, record_property: Note) -> None:
-    with (
-        serving(make, tmp_path / "plain", None) as plain,
-        serving(make, tmp_path / "watched", tmp_path / "t.fst") as watched,
-    ):
+    trace = tmp_path / "t.fst"
+    with serving(make, tmp_path / "plain", None) as plain, serving(make, tmp_path / "watched", trace) as watched:
         costs = [watched.ask(LOADS) / plain.ask(LOADS) for _ in range(TURNS)]
     judge(costs, SERVER_COST, record_property)
 
@@ -167,8 +163,6 @@ def test_sixteen_threads_are_recorded(sixteen: Path, tmp_path: Path) -> None:
 
 @pytest.mark.timing
 def test_sixteen_threads_pay_at_most_half_as_much_again(sixteen: Path, tmp_path: Path, record_property: Note) -> None:
-    blocks = 500_000
-    costs = [
-        cpu_seconds(sixteen, blocks, tmp_path / "t.fst") / cpu_seconds(sixteen, blocks, None) for _ in range(TURNS)
-    ]
+    blocks, trace = 500_000, tmp_path / "t.fst"
+    costs = [cpu_seconds(sixteen, blocks, trace) / cpu_seconds(sixteen, blocks, None) for _ in range(TURNS)]
     judge(costs, ALLOCATING_COST, record_property)

@@ -1,7 +1,5 @@
 """Real programs: fixed work, inputs from a seed, and output that is the same twice and says what it should."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import resource
@@ -30,7 +28,7 @@ def digest(command: apps.Command, folder: Path, prepare: Callable[[], None] | No
     with (folder / "stdout").open("wb") as stdout, Path(command.stdin or os.devnull).open("rb") as stdin:
         done = subprocess.run(
             command.argv, cwd=command.cwd, env={**os.environ, **command.env, **extra}, stdin=stdin, stdout=stdout,
-            stderr=subprocess.PIPE, timeout=1200, check=False, preexec_fn=prepare,
+            stderr=subprocess.PIPE, timeout=1200, preexec_fn=prepare,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr[-500:]
     assert command.check(folder / "stdout", command.cwd) is None
@@ -51,9 +49,7 @@ def test_an_application_gives_the_same_output_twice(app: apps.App, tmp_path: Pat
 
 
 def test_absent_programs_are_said_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    ghost = apps.App(
-        "ghost", "a program that is not here", "ghost-tools", "no-such-program", lambda p, f: apps.Parts(())
-    )
+    ghost = apps.App("ghost", "a program not here", "ghost-tools", "no-such-program", lambda p, f: apps.Parts(()))
     monkeypatch.setattr(apps, "APPS", (*apps.APPS, ghost))
     found, absent = apps.available(["ghost", "git"])
     assert [app.name for app in absent] == ["ghost"]
@@ -100,9 +96,8 @@ def test_redis_is_not_served_by_the_jemalloc_that_it_links() -> None:
         pytest.skip("redis-server is not installed")
     command = apps.as_command(redis, apps.work_folder())
     server = command.argv[command.argv.index("--") + 1]
-    shown = subprocess.run(
-        ["ldd", server], env={**os.environ, **command.env}, capture_output=True, text=True, check=True
-    )
+    env = {**os.environ, **command.env}
+    shown = subprocess.run(["ldd", server], env=env, capture_output=True, text=True, check=True)
     assert "libjemalloc" not in shown.stdout
     assert "not found" not in shown.stdout
 

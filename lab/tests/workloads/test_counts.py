@@ -1,7 +1,5 @@
 """What the workloads ask of an allocator, counted from outside: by the recorder, call by call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,10 +55,8 @@ def test_a_heap_grows_and_shrinks_by_what_is_said(recorded: Recorded) -> None:
 def test_heaps_of_several_threads_share_what_is_said(recorded: Recorded) -> None:
     trace = recorded("grow-shrink", "--mib=4", "--cycles=2", "--threads=4", "--low=1000", "--high=3000")
     large = births(trace.rows) & (trace.rows["size"] >= 1000)
-    assert (
-        int((np.bincount(trace.rows["thread"][large]) > 300).sum()) == 4
-        and 2 * 4 * MIB <= asked(trace) <= 2.3 * 4 * MIB
-    )
+    assert int((np.bincount(trace.rows["thread"][large]) > 300).sum()) == 4
+    assert 2 * 4 * MIB <= asked(trace) <= 2.3 * 4 * MIB
 
 
 def test_a_drifting_server_keeps_its_live_bytes_and_replaces_its_turnover(recorded: Recorded) -> None:

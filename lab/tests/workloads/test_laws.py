@@ -1,7 +1,5 @@
 """Every generator against the formula of its law: chi-square over single values or groups of at least ten expected."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
@@ -114,9 +112,8 @@ def test_folded_slots(slots: int) -> None:
     for i in range(7):
         edges[i + 1] = max(int(np.floor(share[::-1][: i + 1].sum() * slots + 0.5)), edges[i] + 1)
     edges[7] = slots
-    expected = np.concatenate(
-        [np.full(edges[i + 1] - edges[i], share[i] / (edges[i + 1] - edges[i])) for i in range(7)]
-    )
+    widths = np.diff(edges)
+    expected = np.concatenate([np.full(widths[i], share[i] / widths[i]) for i in range(7)])
     by_slot, _ = law("folded-slots", slots=slots)
     assert p_value(by_slot, expected) > LEAST_P
     ranked = np.sort(by_slot)[::-1].cumsum() / by_slot.sum()

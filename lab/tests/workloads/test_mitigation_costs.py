@@ -1,7 +1,5 @@
 """The cost curve: which libraries are built, and what the table makes of their times."""
 
-from __future__ import annotations
-
 import pytest
 
 from freestone_lab.core import paths

@@ -1,8 +1,6 @@
 """The figures of `reuse` under three allocators whose answers are known: glibc, which hands out again what was freed
 last and lays blocks side by side; one that never frees; and the hardened library."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Suites, workloads, applications and the default programs as tasks of the engine; how long these will take."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The workload programs: what they report, that they fail when the allocator does, and that they time what they say."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

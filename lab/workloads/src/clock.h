@@ -5,6 +5,7 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace workload {
@@ -24,6 +25,16 @@ inline double thread_cpu_seconds() {
 inline void sleep_ms(std::uint64_t ms) {
   timespec left{static_cast<time_t>(ms / 1000), static_cast<long>(ms % 1000 * 1'000'000)};
   while (nanosleep(&left, &left) != 0) {
+  }
+}
+
+// Idles for so long, and looks every 50 ms.
+template <class F>
+void idle_ms(std::uint64_t ms, F look) {
+  const std::uint64_t end = now_ns() + ms * 1'000'000;
+  while (now_ns() < end) {
+    sleep_ms(std::min<std::uint64_t>(50, ms));
+    look();
   }
 }
 

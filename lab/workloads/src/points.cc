@@ -191,8 +191,7 @@ void run_sweep(const Args& args, std::size_t swept, Report& report) {
     report.add(all.name, all.value(), all.unit, all.better, all.samples);
   report.caveat(
       "%zu points of %s, each in a fresh process; the figures without a point's value are the geometric mean (times, "
-      "rates), the "
-      "largest (KiB) or the sum (counts); idle_rss is not read",
+      "rates), the largest (KiB) or the sum (counts); idle_rss is not read",
       values.count, workload.param(swept).name);
 }
 

@@ -1,8 +1,6 @@
 """The small C programs of the lab, compiled at first use: `launch` (runs and measures one child), `probe`, and the
 libraries `timed` and `aged`."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess
@@ -54,7 +52,7 @@ def _compile(sources: Sequence[Path], flags: Sequence[str], compiler: str, targe
         partial = Path(folder) / target.name
         command = [compiler, *units, "-o", str(partial), *flags]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(command, capture_output=True, text=True)
         except OSError as error:
             raise UserError(f"the compiler '{compiler}' does not start ({error.strerror}); install gcc, g++") from error
         if done.returncode != 0:

@@ -21,7 +21,7 @@ constexpr unsigned kPhaseSamples = 20;  // per growing or shrinking
 
 void run_phases(const Args& args, Report& report) {
   const std::uint64_t peak = args.number("peak-mib") << 20;
-  const std::uint64_t idle_ms = args.number("idle");
+  const std::uint64_t idle = args.number("idle");
   const Touch touch = args.touch();
   Series& resident = report.curve("resident", 4096);
   const Timing timing = run_team(report, 1, [&](Lane& lane) {
@@ -67,13 +67,6 @@ void run_phases(const Args& args, Report& report) {
         sample();
       }
     };
-    const auto idle = [&] {
-      const std::uint64_t end = now_ns() + idle_ms * 1'000'000;
-      while (now_ns() < end) {
-        sleep_ms(std::min<std::uint64_t>(50, idle_ms));
-        sample();
-      }
-    };
     sample();
     grow(0);
     say("rss_peak");
@@ -82,13 +75,13 @@ void run_phases(const Args& args, Report& report) {
     shrink(rest);
     say("rss_shrunk");
     say_live("live_shrunk");
-    idle();
+    idle_ms(idle, sample);
     say("rss_shrunk_idle");
     grow(rest);
     say("rss_second_peak");
     shrink(0);
     say("rss_freed");
-    idle();
+    idle_ms(idle, sample);
     say("rss_freed_idle");
   });
   add_timing(report, timing, 1, Better::lower);

@@ -118,8 +118,7 @@ void run_overhead(const Args& args, Report& report) {
   if (small != 0) report.add("rss_overhead_small", small_sum / small, "%", Better::lower, small);
   report.caveat(
       "memory_overhead_percent: resident growth per requested byte with about %lu MiB of blocks live and wholly "
-      "written, sizes 2^k, 2^k + 1, 1.5 x 2^k, "
-      "each in a fresh process",
+      "written, sizes 2^k, 2^k + 1, 1.5 x 2^k, each in a fresh process",
       budget);
 }
 

@@ -191,18 +191,13 @@ void run_rss(const Args& args, Report& report) {
   report.add("rss_start", start_kib, "KiB", Better::neither);
   if (stable != 0) report.add("rss_stable", stable, "KiB", Better::lower, resident.count);
   report.add("rss_stopped", sample(), "KiB", Better::lower);
-  const std::uint64_t idle_end = now_ns() + idle * 1'000'000;
-  while (now_ns() < idle_end) {
-    sleep_ms(std::min<std::uint64_t>(50, idle));
-    sample();
-  }
+  idle_ms(idle, sample);
   report.add("rss_idle", sample(), "KiB", Better::lower);
   report.add("rss_largest", most, "KiB", Better::lower, resident.count);
   add_timing(report, timing, threads);
   report.caveat(
       "rss_stable is the last reading with all blocks live, rss_stopped follows the end of all threads, rss_idle %lu "
-      "ms later; "
-      "the work is fixed, not the time",
+      "ms later; the work is fixed, not the time",
       idle);
   if (stable == 0) report.caveat("the threads ended before a reading with all blocks live: more --steps are needed");
 }
