@@ -62,7 +62,7 @@ _ZN9freestone9push_slowERNS_5CacheEjPv _ZN9freestone12create_cacheEv _ZN9freesto
 _ZN9freestone16remove_live_pageEv _ZN9freestone17guard_before_forkEv""".split()
 FEW_PROGRAMS = """_ZN9freestone13parse_optionsEPKcPFvPKNS_10OptionInfoES1_mS1_E
 _ZN9freestone18collect_statisticsERNS_10StatisticsENS_14ProcessFiguresE _ZN9freestone9map_blockEmm
-_ZN9freestone21repair_spans_in_childEv _ZN9freestone15slabs_are_validEv""".split()
+_ZN9freestone21repair_spans_in_childENS_3CutE _ZN9freestone15slabs_are_validEv""".split()
 NEAR_BYTES = {False: 96 * 1024, True: 128 * 1024}  # the fast library's, the hardened one's
 
 

@@ -1,5 +1,5 @@
 // A kernel that refuses, between the library and the real one. The troubled libraries have the objects of the shipped
-// ones, but platform/os.cc and platform/file.cc are compiled with this folder's system_call.h, so that every call comes
+// ones, but the files of `door` in CMakeLists.txt are compiled with this folder's system_call.h, so that every call comes
 // here. The environment says what happens to it; without that it goes on to the kernel:
 //
 //   STAND_IN         words with spaces between them
