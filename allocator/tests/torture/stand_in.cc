@@ -1,5 +1,5 @@
 // A kernel that refuses, between the library and the real one. The troubled libraries have the objects of the shipped
-// ones, but the files of `door` in CMakeLists.txt are compiled with this folder's system_call.h, so that every call comes
+// ones, but the files of `door` in CMakeLists.txt are compiled with this folder's system_call.h, so every call comes
 // here. The environment says what happens to it; without that it goes on to the kernel:
 //
 //   STAND_IN         words with spaces between them
@@ -317,6 +317,15 @@ bool tells_vdso() {
 }  // namespace freestone::os
 
 extern "C" FREESTONE_EXPORT void stand_in_lift() { freestone::os::lifted.store_relaxed(1); }
+
+// Instead of libc's, by which the library moves blocks (LEAVING-1).
+extern "C" FREESTONE_HIDDEN void* mremap(void* old, size_t old_bytes, size_t bytes, int flags, ...) noexcept {
+  using namespace freestone;
+  const long at = os::invoke(SYS_mremap, address_of(old), old_bytes, bytes, static_cast<usize>(flags), 0, 0);
+  if (!os::is_error(at)) return reinterpret_cast<void*>(at);
+  errno = static_cast<int>(-at);
+  return MAP_FAILED;
+}
 
 extern "C" FREESTONE_EXPORT int __libc_start_main(freestone::os::Main* program, int argc, char** argv, void (*init)(),
                                                   void (*fini)(), void (*loader_fini)(), void* stack_end) {

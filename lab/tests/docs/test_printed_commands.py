@@ -48,7 +48,7 @@ PLACEHOLDERS = {
     rf"(?<![\w./-])freestone (?={WORD})": "./freestone ",
 }  # fmt: skip
 ENDLESS = r"freestone (top|agent)"  # ends at the reader's word
-FINDS = r"freestone (doctor|compare|replay|advise|diff|docs --release)"  # another status says what was found: 1, of `diff` 3
+FINDS = r"freestone (doctor|compare|replay|advise|diff|docs --release)"  # status 1 says what was found, 3 of `diff`
 # What only the long form starts.
 LONG = (
     r"freestone (compare|advise|replay)\b(?!.*(--help|--server))",  # measures for a minute or more
