@@ -13,7 +13,9 @@
 #include <atomic>
 #include <csignal>
 #include <cstdint>
+#include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -53,7 +55,8 @@ std::vector<Mapping> mappings() {
 std::vector<Mapping> segments() {
   std::vector<Mapping> found;
   const auto look = [](dl_phdr_info* object, size_t, void* out) {
-    if (subject().owner != object->dlpi_name) return 0;
+    char real[PATH_MAX];
+    if (realpath(object->dlpi_name, real) == nullptr || subject().owner != real) return 0;
     for (int k = 0; k < object->dlpi_phnum; ++k) {
       const ElfW(Phdr)& part = object->dlpi_phdr[k];
       const uintptr_t start = object->dlpi_addr + part.p_vaddr;

@@ -125,7 +125,8 @@ def unserved(program: Program, session: Session, library: Path | None) -> str:
     if program.own_malloc:
         own = {name for name in names if all(Path(owner).name == name for owner in served[name])}
         return "" if own == names != set() else f"malloc of {program.served} was served by {served}"[:600]
-    wrong = {name: served[name] for name in names if served[name] != {str(library)}}
+    wanted = {library and library.resolve()}
+    wrong = {name: served[name] for name in names if {Path(owner).resolve() for owner in served[name]} != wanted}
     if library and (wrong or not names):
         return f"malloc of {program.served} was served by {wrong or served}"[:600]
     return ""

@@ -1,5 +1,6 @@
 """Reads what libfreestone says about a heap: a process's live page, or a statistics file in JSON or OpenMetrics."""
 
+import contextlib
 import json
 import os
 import re
@@ -140,9 +141,11 @@ def is_running(pid: int) -> bool:
 def from_process(pid: int) -> Snapshot:
     """The live page of a process of this user."""
     path = page_path(pid)
-    if not is_running(pid) and os.access(path, os.W_OK):
-        path.unlink(missing_ok=True)
-        raise UserError(f"process {pid} has ended; what it last showed is removed")
+    if not is_running(pid):
+        with contextlib.suppress(OSError):  # there is none, or it is another user's
+            path.unlink()
+            raise UserError(f"process {pid} has ended; what it last showed is removed")
+        raise UserError(_no_page(pid))
     try:
         snapshot = from_page(path)
     except FileNotFoundError:
@@ -205,13 +208,8 @@ def running() -> Iterator[Snapshot]:
         number = path.name.removeprefix(PREFIX)
         if not number.isdecimal() or not os.access(path, os.R_OK):
             continue
-        if not is_running(int(number)):
-            path.unlink(missing_ok=True)
-            continue
-        try:
+        with contextlib.suppress(UserError):  # it ended, or has not written yet
             yield from_process(int(number))
-        except UserError:
-            continue  # it ended, or has not written yet
 
 
 def now_ms() -> int:

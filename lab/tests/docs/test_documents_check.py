@@ -15,6 +15,7 @@ from types import ModuleType
 import pytest
 
 from freestone_lab.commands import docs
+from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.docs import tuning
 from freestone_lab.docs.pages import differences
@@ -229,7 +230,7 @@ def test_a_table_that_is_not_understood_names_the_line(tmp_path: Path, table: Pa
 
 def test_the_library_takes_the_values_that_the_page_calls_right(tmp_path: Path) -> None:
     """The page's idea of what an option accepts is the library's."""
-    library = ROOT / "build/release/libfreestone.so"
+    library = paths.build_dir() / "libfreestone.so"
     if not library.exists():
         pytest.skip("build/release/libfreestone.so is not built")
     words = ["true", "on", "off", "50%", "101%", "pprof", "report", "auto", "-1", "x"]

@@ -1,12 +1,14 @@
 """`freestone stats` and `freestone top` on a real process, on real files, and on what is no such thing."""
 
 import dataclasses
+import errno
 import io
 import itertools
 import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -87,6 +89,20 @@ def test_the_running_processes_are_listed_and_dead_pages_removed(running: subpro
     assert stats.page_path(running.pid).exists(), "a killed process cannot remove its page"
     assert running.pid not in [s.pid for s in stats.running()]
     assert not stats.page_path(running.pid).exists()
+
+
+def test_a_dead_page_of_another_user_hides_nothing(
+    running: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted", str(path))
+
+    live = stats.page_path(running.pid)
+    monkeypatch.setattr(stats, "PAGES", tmp_path)
+    for pid in (running.pid, 2**22):  # more than Linux has
+        shutil.copy(live, stats.page_path(pid))
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert [s.pid for s in stats.running()] == [running.pid]
 
 
 def test_both_kinds_of_file_say_the_same(program: Path, tmp_path: Path) -> None:
