@@ -84,7 +84,7 @@ def table_of(
     allocators. `controls` get ratios and no verdict, and are not part of that family.
     """
     again = control_name(baseline)
-    alpha = error_rate(judged([experiment], baseline, controls))
+    alpha = error_rate(judged([experiment], baseline, controls), bool(experiment.rounds_fixed))
     found = {s.peer for s in experiment.samples}
     peers = dict.fromkeys([*order, *(s.peer for s in experiment.samples)])
     rows = [_row(experiment, peer) for peer in peers if peer in found]
@@ -115,6 +115,8 @@ def tables(result: Result) -> list[Table]:
     return [table_of(e, result.baseline, order, controls) for e in result.experiments]
 
 
+RESIDENT = ("rss_after", "rss_idle")  # memory of a server
+LATENESS_S = 0.15  # by which a load program that lasts a set time starts and ends late
 OVER_LIVE = "memory_over_live_mean"
 WAITING = 0.2  # a program whose CPU time is a smaller part of its time mostly waits
 PRESSED = 0.5  # in that part of the time somebody waited for a CPU: the wait may be for one
@@ -131,14 +133,17 @@ def waits(experiment: Experiment) -> bool:
 
 def headline(experiment: Experiment) -> list[str]:
     """The figures that a table shows: the workload's weighted, first timed or first one, or else CPU time and time; of
-    a server CPU time per request, and requests; then memory, over live memory if the workload reports that."""
+    a server CPU time per request, and requests, or CPU time for a load of fixed work; then memory, over live memory if
+    the workload reports that."""
     taken = {name for sample in experiment.samples for name in sample.figures}
     specs = {name: spec for name, spec in experiment.specs.items() if name in taken or not taken}
     if experiment.judged:
         return [name for name in experiment.judged if name in specs]
     if PER_REQUEST in specs:  # a server: its load may be what bounds the requests
         return [PER_REQUEST, RATE, memory_figure(experiment)]
-    process = (*PROCESS_SPECS, *COUNT_SPECS)
+    if lasts_a_time(experiment):
+        return [memory_figure(experiment)]
+    process = (*PROCESS_SPECS, *COUNT_SPECS, *RESIDENT)
     own = [n for n, s in specs.items() if n not in process and not n.startswith("process_") and s.better != "neither"]
     # A sweep reports `pair_ns` for the whole and `pair_ns_size_64` for one point of it.
     whole = [n for n in own if not any(n.startswith(o + "_") and n[-1].isdigit() for o in own if o != n)]
@@ -147,6 +152,15 @@ def headline(experiment: Experiment) -> list[str]:
     times = ["wall", "cpu"] if waits(experiment) else ["cpu", "wall"]
     chosen = (weighted or timed or whole)[:1] or [n for n in times if n in specs]
     return [*chosen, *(n for n in [memory_figure(experiment)] if n in specs)]
+
+
+def lasts_a_time(experiment: Experiment) -> bool:
+    """Whether the load of a server lasts whole seconds, whatever it gets done: then no time of it says anything."""
+    if RESIDENT[0] not in experiment.specs:
+        return False
+    walls = [s.figures["wall"] for s in experiment.samples if s.round > 0 and "wall" in s.figures]
+    middle = median(walls) if walls else 0.0
+    return round(middle) >= 1 and all(abs(wall - round(middle)) < LATENESS_S for wall in walls)
 
 
 def memory_figure(experiment: Experiment) -> str:

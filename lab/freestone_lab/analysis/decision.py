@@ -68,7 +68,7 @@ class Evidence:
         key = figure, other, to
         if key not in self._estimates:
             ours, theirs = self.values(other, figure), self.values(to, figure)
-            found = of_rounds(ours, theirs, self.alpha)
+            found = of_rounds(ours, theirs, self.alpha, bool(self.experiment.rounds_fixed))
             alone = [math.log(ours[n] / theirs[n]) for n in ours.keys() & theirs.keys() if ours[n] > 0 < theirs[n]]
             self._estimates[key] = found or sequential.estimate(alone[:1], self.alpha)
         return self._estimates[key]
@@ -88,7 +88,7 @@ class Evidence:
     def slower(self, one: str, other: str) -> bool:
         """Whether `one` is shown to be slower by more than anybody minds, and faster in nothing."""
         costs = [self.cost(figure, one, other) for figure in self.times]
-        return any(c.above and c.high > 1 + MARGIN for c in costs) and not any(c.below for c in costs)
+        return any(c.low > 1 + MARGIN for c in costs) and not any(c.below for c in costs)
 
     def wastes(self, one: str, other: str, limit: float, floor_kib: float = MEMORY_FLOOR_KIB) -> bool:
         """Whether `one` takes more than `limit` times as much memory, by the middle pair, and more than the floor."""
@@ -142,7 +142,7 @@ def evidence_of(experiment: Experiment, baseline: str, controls: Collection[str]
     measured = {s.peer for s in experiment.samples if s.round > 0}
     failed = {s.peer for s in experiment.samples if s.status != "ok"}
     names = [n for n in every if n == baseline or (n in measured and n not in failed)]
-    return Evidence(experiment, baseline, names, error_rate(every))
+    return Evidence(experiment, baseline, names, error_rate(every, bool(experiment.rounds_fixed)))
 
 
 @dataclass(frozen=True)

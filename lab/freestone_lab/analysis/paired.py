@@ -41,26 +41,40 @@ def judged(experiments: Sequence[Experiment], baseline: str, controls: Collectio
     return [baseline, *dict.fromkeys(s.peer for e in experiments for s in e.samples if s.peer not in out)]
 
 
-def error_rate(names: Collection[str]) -> float:
-    """Of one interval, if all intervals of the judged figures, of every two of these, are to hold together."""
-    return ERROR_RATE / max(1, FIGURES_JUDGED * len(names) * (len(names) - 1) // 2)
+def error_rate(names: Collection[str], fixed: bool = False) -> float:
+    """Of one interval, if all are to hold together: those of the judged figures, of every two of these allocators.
+
+    Where the number of rounds was fixed before: those of one figure, of every rival of the baseline.
+    """
+    rivals = len(names) - 1
+    return ERROR_RATE / max(1, rivals if fixed else FIGURES_JUDGED * len(names) * rivals // 2)
 
 
-def ratio(other: Sequence[float], to: Sequence[float], alpha: float) -> Estimate | None:
-    """The ratio of pairs of positive values. None with fewer than two pairs, or a value <= 0."""
+def least_rounds(alpha: float, fixed: bool = False) -> int:
+    """The fewest rounds after which a difference of any size can be shown."""
+    return sequential.LEAST_ROUNDS if fixed else sequential.least_rounds(alpha)
+
+
+def ratio(other: Sequence[float], to: Sequence[float], alpha: float, fixed: bool = False) -> Estimate | None:
+    """The ratio of pairs of positive values. None with fewer than two pairs, or a value <= 0.
+
+    `fixed` says that their number was fixed before the first run.
+    """
     if len(other) != len(to):
         raise ValueError(f"{len(other)} and {len(to)} values are not pairs")
     if len(other) < 2 or min(*other, *to) <= 0:
         return None
-    return sequential.estimate([math.log(a / b) for a, b in zip(other, to, strict=True)], alpha)
+    logs = [math.log(a / b) for a, b in zip(other, to, strict=True)]
+    return (sequential.of_fixed_rounds if fixed else sequential.estimate)(logs, alpha)
 
 
 def estimate(experiment: Experiment, peer: str, to: str, figure: str, alpha: float = ERROR_RATE) -> Estimate | None:
     """The paired ratio of `peer` to another over the rounds in which both ran well."""
-    return of_rounds(values(experiment, peer, figure), values(experiment, to, figure), alpha)
+    ours, theirs = values(experiment, peer, figure), values(experiment, to, figure)
+    return of_rounds(ours, theirs, alpha, bool(experiment.rounds_fixed))
 
 
-def of_rounds(ours: Mapping[int, float], theirs: Mapping[int, float], alpha: float) -> Estimate | None:
+def of_rounds(ours: Mapping[int, float], theirs: Mapping[int, float], alpha: float, fixed: bool) -> Estimate | None:
     """The same of figures by round."""
     rounds = sorted(ours.keys() & theirs.keys())
-    return ratio([ours[r] for r in rounds], [theirs[r] for r in rounds], alpha)
+    return ratio([ours[r] for r in rounds], [theirs[r] for r in rounds], alpha, fixed)

@@ -20,7 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import median
+from statistics import median, stdev
 
 ERROR_RATE = 0.05
 PRIORS = (100.0, 1000.0)
@@ -137,31 +137,32 @@ def estimate(logs: Sequence[float], alpha: float) -> Estimate:
     return _made(logs, _ends(sorted(logs), alpha) if len(logs) >= LEAST_ROUNDS else (-math.inf, math.inf))
 
 
-def _made(logs: Sequence[float], ends: tuple[float, float]) -> Estimate:
-    if not logs:
-        return Estimate(1.0, 0.0, math.inf, 0, LEAST_NOISE)
-    at = median(logs)
-    noise = max(LEAST_NOISE, NORMAL_SPREAD * median(abs(x - at) for x in logs))
-    if ends[1] - ends[0] > math.log(FARTHEST):
-        return Estimate(math.exp(at), 0.0, math.inf, len(logs), noise)
-    return Estimate(math.exp(at), math.exp(ends[0]), math.exp(ends[1]), len(logs), noise)
-
-
-def middle(logs: Sequence[float], alpha: float) -> Estimate:
-    """The ratio of the middle one of so many different things, such as workloads, which are counted only once."""
-    ordered, rank = sorted(logs), least_below(len(logs), alpha)
-    ends = (ordered[rank - 1], ordered[-rank]) if rank else (-math.inf, math.inf)
-    return _made(ordered, ends)
+def of_fixed_rounds(logs: Sequence[float], alpha: float) -> Estimate:
+    """The same where the number of rounds was fixed before anybody looked: the geometric mean, with Student's t."""
+    n = len(logs)
+    if n < LEAST_ROUNDS:
+        return _made(logs, (-math.inf, math.inf))
+    mean = math.fsum(logs) / n
+    reach = _student_t(n - 1, alpha) * max(LEAST_NOISE, stdev(logs, mean)) / math.sqrt(n)
+    return _made(logs, (mean - reach, mean + reach), mean)
 
 
 @lru_cache(maxsize=1024)
-def least_below(n: int, alpha: float) -> int:
-    """The fewest of n values that lie below the median with more than a chance of `alpha` / 2; 0 when all may."""
-    tail, k = 0.5**n, 0
-    while tail <= alpha / 2 and k < n // 2:
-        k += 1
-        tail += math.comb(n, k) / 2**n
-    return k
+def _student_t(freedom: int, alpha: float) -> float:
+    from scipy.special import stdtrit  # takes a while to load
+
+    return float(stdtrit(freedom, 1 - alpha / 2))
+
+
+def _made(logs: Sequence[float], ends: tuple[float, float], mean: float | None = None) -> Estimate:
+    if not logs:
+        return Estimate(1.0, 0.0, math.inf, 0, LEAST_NOISE)
+    middle = median(logs)
+    at = middle if mean is None else mean
+    noise = max(LEAST_NOISE, NORMAL_SPREAD * median(abs(x - middle) for x in logs))
+    if ends[1] - ends[0] > math.log(FARTHEST):
+        return Estimate(math.exp(at), 0.0, math.inf, len(logs), noise)
+    return Estimate(math.exp(at), math.exp(ends[0]), math.exp(ends[1]), len(logs), noise)
 
 
 def _ends(ordered: Sequence[float], alpha: float) -> tuple[float, float]:

@@ -1,5 +1,6 @@
 """`freestone advise`: what to use for this program, in one card."""
 
+import re
 import shlex
 import signal
 from argparse import Namespace
@@ -47,6 +48,16 @@ def _stop_signal(text: str) -> signal.Signals:
         raise UserError(f"--stop '{text}': expected a signal such as TERM, INT or QUIT") from None
 
 
+def _pattern(text: str) -> str:
+    try:
+        groups = re.compile(text).groups if text else 1
+    except re.error as error:
+        raise UserError(f"--requests-from '{text}': {error}") from None
+    if groups != 1:
+        raise UserError(f"--requests-from '{text}': expected a pattern with one group, such as '([0-9]+) requests'")
+    return text
+
+
 def _server_task(options: Namespace) -> tuple[Task, list[Path]]:
     for option in ("ready", "load"):
         if getattr(options, option) is None:
@@ -61,7 +72,13 @@ def _server_task(options: Namespace) -> tuple[Task, list[Path]]:
         argv=_shelled(argv, options),
         cwd=Path.cwd(),
         timeout_s=units.seconds(options.timeout, "--timeout") if options.timeout else None,
-        server=Server(ready_of(options.ready), load, _stop_signal(options.stop), idle),
+        server=Server(
+            ready_of(options.ready),
+            load,
+            _stop_signal(options.stop),
+            idle,
+            requests_from=_pattern(options.requests_from),
+        ),
         prepare=options.prepare,
         cleanup=options.cleanup,
         ignore_failure=options.ignore_failure,

@@ -70,7 +70,10 @@ def advise(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ready", metavar="PORT|URL|LINE", help="how to see that it serves")
     parser.add_argument("--load", metavar="'CMD'",
                         help="the load: wrk, ab, hey, pgbench, redis-benchmark or memtier_benchmark, whose figures "
-                             "are read, or any other, by its time")  # fmt: skip
+                             "are read, or any other that does the same work each time")  # fmt: skip
+    parser.add_argument("--requests-from", default="", metavar="REGEX",
+                        help="where another load says how many requests it made, such as '([0-9]+) requests'"
+                        )  # fmt: skip
     parser.add_argument("--stop", default="TERM", metavar="SIGNAL", help="what ends the server; default TERM")
     parser.add_argument("--idle", default="10s", metavar="10s", help="how long it is watched after the load")
     parser.add_argument("--pid", type=shared.at_least(1), metavar="N", help="the program that runs as process N")

@@ -72,6 +72,7 @@ class Experiment:
     judged: list[str] = field(default_factory=list)  # the figures that decide, memory last; empty: by what it has
     not_run: dict[str, str] = field(default_factory=dict)  # allocators that were not measured, and why
     made_of: dict[str, Any] = field(default_factory=dict)  # command line, program and inputs, with version and hashes
+    rounds_fixed: bool | None = None  # before the first run, and all were run; None: the command says it (result_file)
 
 
 @dataclass(frozen=True)

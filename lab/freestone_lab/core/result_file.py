@@ -16,6 +16,9 @@ from freestone_lab.core.result import SCHEMA, Result, control_name
 NEVER_NEGATIVE = {"wall", "cpu", "user", "sys", "rss", "pss", "minor_faults", "major_faults"}
 
 
+INTERRUPTED = "interrupted: fewer rounds than planned"  # a caveat
+
+
 class ResultError(UserError):
     """A result file that cannot be read; the message names the file and what was expected."""
 
@@ -47,6 +50,11 @@ def load(path: Path) -> Result:
     except msgspec.ValidationError as error:
         raise ResultError(f"{path}: not a result of {SCHEMA}: {error}") from error
     _check(result, path)
+    words = result.command
+    fixed = "--rounds" in words or (words[1:2] == ["bench"] and "--budget" not in words)
+    for experiment in result.experiments:
+        if experiment.rounds_fixed is None:  # of a release that did not say it
+            experiment.rounds_fixed = fixed and INTERRUPTED not in experiment.caveats
     return result
 
 

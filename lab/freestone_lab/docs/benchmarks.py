@@ -18,7 +18,7 @@ from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import FigureSpec, Peer, Result, control_name
 from freestone_lab.core.result_file import load
 from freestone_lab.docs import ages, distance_table, pages, tables, trace_results
-from freestone_lab.docs.pages import cell_text, grid, with_section
+from freestone_lab.docs.pages import cell_text, grid, with_section, wrapped
 from freestone_lab.report import cells, quantity
 from freestone_lab.report import page as render
 from freestone_lab.report.charts import Chart
@@ -41,6 +41,9 @@ ELSEWHERE = {trace_results.NAME, *(table.result.name.partition(".")[0] for table
 OVERVIEWS = ("pareto", "speed", "latency", "memory")
 TIMES: tuple[Role, ...] = ("speed", "latency", "other")
 MEMORY: tuple[Role, ...] = ("memory",)
+OURS = "freestone"
+SYNTHETIC = "synthetic workloads"
+HEADLINE: dict[Role, str] = {"speed": "in time", "memory": "in memory"}
 WORKLOADS_DRAWN = ("lifetimes", "micro", "cross", "larson", "burst", "rss")
 
 ARTICLES = (
@@ -79,7 +82,9 @@ def documents(root: Path) -> dict[Path, str]:
         sections.append({**section(stored, {name: title for name, (title, _) in plots.items()}), "of": of})
         if stored.name == README_RESULT and (root / README).is_file():
             page = (root / README).read_text(encoding="utf-8")
-            found[README] = with_section(page, README, "overall", f"{by_kind(stored.part.analysis)}\n\n{of}")
+            analysis = stored.part.analysis
+            said = f"{wrapped(headline_of(analysis))}\n\n{by_kind(analysis)}\n\n{of}"
+            found[README] = with_section(page, README, "overall", said)
     file = RESULTS / f"{trace_results.NAME}.json.gz"
     traces = trace_results.section(load(root / file)) if (root / file).is_file() else None
     if traces is not None:
@@ -89,14 +94,14 @@ def documents(root: Path) -> dict[Path, str]:
 
 
 def by_kind(analysis: Analysis) -> str:
-    """Real programs, those of them with small heaps, and synthetic workloads: the middle one's time and memory of each,
-    with a row per allocator."""
-    programs = [v for v in analysis.experiments if v.experiment.id.startswith(PROGRAM)]
+    """The geometric means over real programs, some of them, and synthetic workloads, with a row per allocator."""
+    programs = programs_of(analysis)
     base = analysis.result.baseline
     kinds = {
         "real programs": programs,
-        "of these with 5 to 40 MiB": [v for v in programs if _has_small_heap(v, base)],
-        "synthetic workloads": [v for v in analysis.experiments if v not in programs],
+        "with their own heap on": [v for v in programs if not heap_off(v)],
+        "with 5 to 40 MiB": [v for v in programs if _has_small_heap(v, base)],
+        SYNTHETIC: [v for v in analysis.experiments if v not in programs],
     }
     roles: dict[str, Role] = {"time": "speed", "memory": "memory"}
     found = {
@@ -107,7 +112,7 @@ def by_kind(analysis: Analysis) -> str:
     }
     first = next(iter(found.values()))
     names = sorted(first, key=lambda n: e.ratio if (e := first[n][0]) is not None else math.inf)
-    heads = [f"{_rows_with(kinds[kind], roles[what])} {kind}: {what}" for kind, what in found]
+    heads = [f"{_counted(kind, kinds[kind], roles[what])}: {what}" for kind, what in found]
     rows = []
     for name in names:
         cells_of = [of[name] for of in found.values()]
@@ -115,8 +120,43 @@ def by_kind(analysis: Analysis) -> str:
     return grid([f"to {base}", *heads], rows)
 
 
-def _rows_with(views: list[ExperimentView], role: Role) -> int:
-    return sum(any(f.role == role and f.headline for f in view.figures) for view in views)
+def programs_of(analysis: Analysis) -> list[ExperimentView]:
+    return [v for v in analysis.experiments if v.experiment.id.startswith(PROGRAM)]
+
+
+def heap_off(view: ExperimentView) -> str:
+    """How the program's language was told to use malloc instead of its own heap; "" where it was not."""
+    found = next((re.match(r"run with (\w+=\w+):", caveat) for caveat in view.experiment.caveats), None)
+    return found[1] if found else ""
+
+
+def headline_of(analysis: Analysis) -> str:
+    """What OURS costs over the real programs, and beside whom."""
+    programs = programs_of(analysis)
+    off = {view.experiment.id.removeprefix(PROGRAM): how for view in programs if (how := heap_off(view))}
+    whole, without = ([_claimed(analysis, role, OURS, views)[0] for role in HEADLINE]
+                      for views in (programs, [v for v in programs if not heap_off(v)]))  # fmt: skip
+    if None in whole or None in without:
+        return ""
+    changes = [[quantity.percent_change(e.ratio) for e in found if e] for found in (whole, without)]
+    others = [p.name for p in analysis.candidates if p.name not in (OURS, analysis.result.baseline)]
+    beside = []
+    for role, what in HEADLINE.items():
+        words = {o: _claimed(analysis, role, OURS, programs, o)[1] for o in others}
+        for word, said in (("faster", "less than"), ("inconclusive", "not told apart from"), ("same", "level with"),
+                           ("slower", "more than")):  # fmt: skip
+            if named := [o for o in others if words[o] == word]:
+                beside.append(f"{what} {said} {'all others' if len(named) == len(others) else ', '.join(named)}")
+    return (
+        f"Over {len(programs)} real programs {OURS} takes {changes[0][0]} CPU time than {analysis.result.baseline} and "
+        f"{changes[0][1]} memory; without {', '.join(f'{name} ({how})' for name, how in off.items())}, whose language "
+        f"has its own heap off, {changes[1][0]} and {changes[1][1]}. Compared directly: {'; '.join(beside)}."
+    )
+
+
+def _counted(kind: str, views: list[ExperimentView], role: Role) -> str:
+    workloads = [v.experiment.workload for v in views if any(f.role == role and f.headline for f in v.figures)]
+    return f"{len(workloads)} {f'rows of {len(set(workloads))} ' if kind == SYNTHETIC else ''}{kind}"
 
 
 def _has_small_heap(view: ExperimentView, baseline: str) -> bool:
@@ -124,14 +164,16 @@ def _has_small_heap(view: ExperimentView, baseline: str) -> bool:
     return 5 * 1024 <= peak <= 40 * 1024  # KiB
 
 
-def _claimed(analysis: Analysis, role: Role, name: str, views: list[ExperimentView]) -> tuple[Estimate | None, str]:
-    """The middle ratio to the baseline over some of the experiments, and what it lets us say."""
+def _claimed(
+    analysis: Analysis, role: Role, name: str, views: list[ExperimentView], to: str = ""
+) -> tuple[Estimate | None, str]:
+    """The ratio to the baseline, or to another, over some of the experiments, and what it lets us say."""
     base = analysis.result.baseline
     again = control_name(base)
-    found = pair(analysis, role, name, base, views)[0]
+    found = pair(analysis, role, name, to or base, views)[0]
     floor = inference.noise_floor(pair(analysis, role, again, base, views)[0])
-    said = inference.verdict(found, floor, "lower", lambda: pair(analysis, role, name, again, views)[0])
-    return found, verdict_word(said, FigureSpec("s"))
+    second = (lambda: None) if to else (lambda: pair(analysis, role, name, again, views)[0])
+    return found, verdict_word(inference.verdict(found, floor, "lower", second), FigureSpec("s"))
 
 
 def drawings(stored: Stored) -> dict[str, tuple[str, str]]:
@@ -235,7 +277,8 @@ def overall_cell(score: Overall, role: quantity.Role, failed: bool) -> str:
 
 def every_row(part: Part) -> str:
     """Allocators against experiments, time and memory in each cell, so that no mean hides a row. With too few rounds
-    for a ratio a figure is absolute, as the baseline's always is. The null allocator's is the workload's own cost."""
+    for a ratio a figure is absolute, as the baseline's always is. Of a rate the ratio is the inverse: less is better.
+    The null allocator's is the workload's own cost, and its column stands only where it was measured."""
     names = [peer.name for peer in part.analysis.candidates]
     rows = []
     for view in part.analysis.experiments:
@@ -243,8 +286,12 @@ def every_row(part: Part) -> str:
         if any(figures):
             shown = [[figure_cell(view, f, name, part.analysis.result.baseline) for f in figures] for name in names]
             shown.append([cells.null_cell(figure) if figure else "-" for figure in figures])
-            rows.append([cell_text(view.experiment.id), *map(two_in_one, shown)])
-    return grid(["experiment", *names, "null"], rows) if rows else ""
+            name = " ".join(filter(None, (view.experiment.id, heap_off(view))))
+            rows.append([cell_text(name), *map(two_in_one, shown)])
+    heads = ["experiment", *names, "null"]
+    if all(row[-1] == "-" for row in rows):
+        heads, rows = heads[:-1], [row[:-1] for row in rows]
+    return grid(heads, rows) if rows else ""
 
 
 def two_in_one(shown: list[str]) -> str:
@@ -265,7 +312,8 @@ def figure_cell(view: ExperimentView, figure: FigureView | None, peer: str, base
         return "-"
     if peer == baseline or cell.estimate is None:
         return quantity.show(cell.summary.median, figure.spec.unit)
-    return marked(quantity.ratio(cell.estimate.ratio), cells.verdict_word(cell, figure.role, figure.spec))
+    cost = 1 / cell.estimate.ratio if figure.spec.better == "higher" else cell.estimate.ratio
+    return marked(quantity.ratio(cost), cells.verdict_word(cell, figure.role, figure.spec))
 
 
 def told(peer: Peer) -> str:

@@ -23,15 +23,11 @@ from freestone_lab.docs import ages, tables, trace_results
 from freestone_lab.docs.pages import with_section
 from freestone_lab.report import quantity
 
+OURS = "freestone"
 README, ROADMAP, TRACE = Path("README.md"), Path("docs/ROADMAP.md"), Path("docs/TRACE.md")
 FULL, TRACES = Path("docs/results/full.json.gz"), Path("docs/results/traces.json.gz")
 CORPUS = Path("trace/corpus")
-# Figures of a replay that README gives, and whose it gives beside ours.
-REPLAYED = {
-    "replay": ("gperftools", "snmalloc", "jemalloc", "mimalloc"),
-    "calls": ("jemalloc", "gperftools", "snmalloc", "mimalloc"),
-    "rss": ("jemalloc", "gperftools", "snmalloc", "mimalloc"),
-}
+REPLAYED = ("whole", "rss")  # the figures of a replay that README gives
 SLOT = r"([\d.,]*\d)"
 
 _load = cache(load)
@@ -79,22 +75,23 @@ def documents(root: Path) -> dict[Path, str]:
     return made
 
 
-def _over_programs(result: Result, peer: str, figure: str) -> list[str]:
-    """The middle program's ratio and the ends of its interval."""
-    estimate = trace_results.middle(result, peer, figure)
-    if estimate is None:
-        raise UserError(f"{TRACES}: holds no {figure} of {peer}")
-    return [quantity.ratio(value) for value in (estimate.ratio, estimate.low, estimate.high)]
+def _over_programs(result: Result, figure: str) -> list[str]:
+    """Our ratio, the ends of its interval, over how many programs, and how many allocators have less, of how many."""
+    names = [p.name for p in result.peers if p.kind != "control" and p.name != result.baseline]
+    found = {name: over for name in names if (over := trace_results.over_programs(result, name, figure))}
+    if OURS not in found:
+        raise UserError(f"{TRACES}: holds no {figure} of {OURS}")
+    ours = found[OURS][0]
+    less = sum(other.ratio < ours.ratio for other, _ in found.values())
+    count = str(found[OURS][1])
+    return [*map(quantity.ratio, (ours.ratio, ours.low, ours.high)), count, str(less), str(len(found) - 1)]
 
 
 def _recorded_programs(root: Path) -> list[str]:
     result = _load(root / TRACES)
     rounds = min(len(paired.values(e, result.baseline, "rss")) for e in result.experiments)
     values = [str(len(result.experiments)), str(rounds)]
-    for figure, others in REPLAYED.items():
-        values += _over_programs(result, "freestone", figure)
-        values += [_over_programs(result, peer, figure)[0] for peer in others]
-    return values
+    return values + [value for figure in REPLAYED for value in _over_programs(result, figure)]
 
 
 def _attacks(root: Path) -> list[str]:
@@ -144,13 +141,12 @@ def _corpus(root: Path) -> list[str]:
 SENTENCES = (
     Sentence(
         README,
-        "The median of {} recorded programs (`./freestone bench traces`, {} rounds) needs {} of glibc's time of the "
-        "whole replay ({} to {}; gperftools {}, snmalloc {}, jemalloc {}, mimalloc {}), {} of its time in malloc "
-        "and free ({} to {}; jemalloc {}, gperftools {}, snmalloc {}, mimalloc {}) and {} of its peak memory "
-        "with start-up ({} to {}; jemalloc {}, gperftools {}, snmalloc {}, mimalloc {}).",
+        "Replays of {} recorded programs (`./freestone bench traces`, {} rounds, geometric means) take {} of glibc's "
+        "CPU time of the replay, less its own ({} to {}, over the {} programs that take 10 ms; {} of {} other "
+        "allocators take less), and {} of its peak memory with start-up ({} to {}, over {} programs; {} of {} others take less).",
         TRACES,
         _recorded_programs,
-        tuple(REPLAYED),
+        REPLAYED,
     ),
     Sentence(
         README,

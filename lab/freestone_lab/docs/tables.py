@@ -78,8 +78,8 @@ def mitigations(result: Result) -> str:
     rows.append(["glibc", *(_ratio(c.ratios.get("glibc")) for c in costs)])
     said = (
         f"Time relative to the fast build, `{command_text(result.command)}` (`docs/results/mitigations.json.gz`, "
-        "medians of paired rounds). A mitigation that needs the trailer is built with it; the number in brackets is "
-        "what the mitigation adds by itself."
+        "geometric means of paired rounds). A mitigation that needs the trailer is built with it; the number in "
+        "brackets is what the mitigation adds by itself."
     )
     shown = below(said, ["mitigation", *(c.title for c in costs)], rows)
     return f"{shown}\n\n![What each mitigation costs](plots/{PLOT.name})"

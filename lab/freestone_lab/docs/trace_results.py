@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from math import log
-from statistics import median
+from math import exp, log
+from statistics import fmean, median
 from typing import Any
 
 from freestone_lab.analysis import paired, sequential
@@ -18,26 +18,40 @@ TIMES = ("whole", "calls")  # results of former replayers hold only the time in 
 MEMORY = {"rss": "peak", "rss_mean": "mean resident"}
 COUNTED = {"whole": "time is that of the whole replay, less its own", "calls": "time is that inside the calls alone"}
 WORST = 3  # rows that are named for each allocator and figure
-LEAST_S = 0.01  # a program that takes less under the baseline is not named for its time: chance decides it
+LEAST_S = 0.01  # the time of a program that takes less under the baseline does not count: chance decides it
 
 
-def ratios(result: Result, peer: str, figure: str) -> dict[str, float]:
-    """Program to the median of its ratios to the baseline in the same round, if every run of both was good."""
+def _paired_logs(result: Result, peer: str, figure: str) -> dict[str, dict[int, float]]:
+    """Program to round to the logarithm of the ratio to the baseline, if every run of both was good and positive.
+
+    Of the time only programs that take LEAST_S.
+    """
     found = {}
     for experiment in result.experiments:
-        if any(failure.peer == peer for failure in failures_of(experiment)):
-            continue
         ours, theirs = (paired.values(experiment, name, figure) for name in (peer, result.baseline))
-        each = [ours[n] / theirs[n] for n in ours.keys() & theirs.keys() if ours[n] > 0 and theirs[n] > 0]
-        if each:
-            found[experiment.workload] = median(each)
+        rounds = ours.keys() & theirs.keys()
+        failed = not rounds or any(failure.peer == peer for failure in failures_of(experiment))
+        if failed or min(*ours.values(), *theirs.values()) <= 0:
+            continue
+        if figure not in TIMES or min(theirs.values()) >= LEAST_S:
+            found[experiment.workload] = {n: log(ours[n] / theirs[n]) for n in rounds}
     return found
 
 
-def middle(result: Result, peer: str, figure: str) -> Estimate | None:
-    """The middle program's ratio, with its interval over the programs."""
-    found = list(ratios(result, peer, figure).values())
-    return sequential.middle([log(x) for x in found], sequential.ERROR_RATE) if found else None
+def ratios(result: Result, peer: str, figure: str) -> dict[str, float]:
+    """Program to the median of its ratios to the baseline in the same round."""
+    return {program: exp(median(logs.values())) for program, logs in _paired_logs(result, peer, figure).items()}
+
+
+def over_programs(result: Result, peer: str, figure: str) -> tuple[Estimate, int] | None:
+    """The geometric mean over the programs, from the rounds that all of them have, and how many programs these are."""
+    found = _paired_logs(result, peer, figure)
+    if not found:
+        return None
+    rounds = sorted(set.intersection(*(set(logs) for logs in found.values())))
+    means = [fmean(logs[n] for logs in found.values()) for n in rounds]
+    rivals = [p.name for p in result.peers if p.kind != "control"]
+    return sequential.of_fixed_rounds(means, paired.error_rate(rivals, True)), len(found)
 
 
 def time_figure(result: Result) -> str:
@@ -64,31 +78,24 @@ def section(result: Result) -> dict[str, Any]:
         "command": result.command,
         "grid": grid(
             ["allocator", *figures.values(), *(f"worst in {what}" for what in figures.values())],
-            [[name, *_middle(result, name), *_worst(result, name)] for name in others],
+            [[name, *_means(result, name), *_worst(result, name)] for name in others],
         ),
         "failures": "; ".join(_failures(result.experiments)),
     }
 
 
-def _middle(result: Result, name: str) -> list[str]:
+def _means(result: Result, name: str) -> list[str]:
     shown = []
     for figure in _figures(result):
-        estimate = middle(result, name, figure)
-        shown.append(quantity.ratio_and_span(estimate) if estimate else "-")
+        found = over_programs(result, name, figure)
+        shown.append(f"{quantity.ratio_and_span(found[0])} of {found[1]}" if found else "-")
     return shown
 
 
-def _long(result: Result) -> set[str]:
-    base = {e.workload: paired.values(e, result.baseline, time_figure(result)).values() for e in result.experiments}
-    return {program for program, seconds in base.items() if seconds and min(seconds) >= LEAST_S}
-
-
 def _worst(result: Result, name: str) -> list[str]:
-    shown, long = [], _long(result)
+    shown = []
     for figure in _figures(result):
         found = ratios(result, name, figure)
-        if figure in TIMES:
-            found = {program: value for program, value in found.items() if program in long}
         worst = sorted(found, key=lambda program: -found[program])[:WORST]
         shown.append(", ".join(f"{program} {quantity.ratio(found[program])}" for program in worst))
     return shown

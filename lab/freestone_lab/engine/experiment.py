@@ -16,9 +16,10 @@ from pathlib import Path
 
 from freestone_lab.analysis.decision import Decision, Evidence, decide, evidence_of, racing
 from freestone_lab.analysis.sequential import LEAST_ROUNDS, next_look
-from freestone_lab.core import outputs
+from freestone_lab.core import outputs, units
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Experiment, Peer, Sample, control_name
+from freestone_lab.core.result_file import INTERRUPTED
 from freestone_lab.engine import plan as plans
 from freestone_lab.engine.budget import Budget
 from freestone_lab.engine.plan import PADDING, Plan, Progress, Report, Task, base_environment
@@ -62,7 +63,7 @@ class Engine:
         self.random = random.Random(f"{plan.seed}/{task.id}".encode(errors="surrogateescape"))
         self.experiment = Experiment(
             task.id, task.workload, dict(task.params), dict(PROCESS_SPECS), list(dict.fromkeys(task.caveats)), [],
-            list(task.judged),
+            list(task.judged), rounds_fixed=not plan.decide and (budget is None or budget.seconds is None),
         )  # fmt: skip
         self.sampler = Sampler(task, plan, self.experiment, base.name)
         for peer in others:
@@ -75,7 +76,7 @@ class Engine:
         self.resting: set[str] = set()  # who has lost, or is known well enough
         self.look_at = 0  # the round after which the evidence is looked at next
         self.started: Callable[[Engine, Look], None] = lambda *_: None  # told what the program is
-        self.decided = False
+        self.decided = self.idles = False
         self.standing: tuple[Evidence, Decision] | None = None
         self.rounds = 0
         self.runs = 0
@@ -125,8 +126,9 @@ class Engine:
                 return self._end_early(number)
             self.experiment.samples.append(sample)
             self.runs += 1
-            failures = sum(s.peer == peer.name and s.status != "ok" for s in self.experiment.samples)
-            if failures >= 2 or sample.status == "timeout":
+            if sample.status == "wrong_output" and peer in self.peers[:2]:
+                self._output_changes()
+            if self._fails(peer.name) >= 2 or sample.status == "timeout":
                 self.dropped.add(peer.name)
         self.rounds = number
         self.round_s += (time.monotonic() - begun - self.round_s) / number
@@ -135,6 +137,20 @@ class Engine:
             self.look_at = next_look(number)
         self.decided = self.decided or number >= self.plan.rounds
         return True
+
+    def _fails(self, name: str) -> int:
+        return sum(s.peer == name and s.status != "ok" for s in self.experiment.samples)
+
+    def _output_changes(self) -> None:
+        """The program's output differs between runs under the baseline: it says nothing about an allocator."""
+        self.sampler.golden.usable = False
+        self.caveat(f"the output differs between two runs under {self.baseline.name}, so it is not compared")
+        if self.look:
+            self.look.remarks.append("its output differs from run to run")
+        for sample, figures in self.sampler.withheld:
+            if sample.detail.endswith(self.sampler.differs):
+                sample.status, sample.detail, sample.figures = "ok", "", figures
+        self.dropped = {name for name in self.dropped if self._fails(name)}
 
     def _was_cut(self, sample: Sample) -> bool:
         """Whether the limit ended the run, which says nothing about the allocator."""
@@ -169,7 +185,8 @@ class Engine:
     def close(self, interrupted: bool) -> None:
         """Ends the experiment, however far it came."""
         if interrupted:
-            self.caveat("interrupted: fewer rounds than planned")
+            self.caveat(INTERRUPTED)
+            self.experiment.rounds_fixed = False
         self.sampler.closing_caveats()
         if hasattr(self, "_folder"):
             self._folder.cleanup()
@@ -210,7 +227,8 @@ class Engine:
         try:
             if self.task.server is not None:
                 loaded = not proving or peer is self.baseline
-                served = server.measure(self.task.server, request, scratch, loaded=loaded, idle=round_ == 1)
+                idle = round_ == 1 and self._may_idle(self.task.server.idle_s)
+                served = server.measure(self.task.server, request, scratch, loaded=loaded, idle=idle)
                 sample, run = self.sampler.served(peer, round_, served), served.run
             else:
                 if watcher is not None:
@@ -222,6 +240,15 @@ class Engine:
         self.longest_s = max(self.longest_s, time.monotonic() - begun)
         plans.shell(self.task.cleanup, "--cleanup", self.task.cwd)
         return sample, run
+
+    def _may_idle(self, idle_s: float) -> bool:
+        """Whether there is time to watch a server under every allocator, beside the least that decides."""
+        if self.rounds == 0 and not any(s.round == 1 for s in self.experiment.samples):
+            need = len(self.peers) * (idle_s + LEAST_ROUNDS * self.longest_s)
+            self.idles = need <= self.budget.left()
+            if idle_s and not self.idles:
+                self.caveat(f"not watched while idle: --idle {units.words(idle_s)} for each allocator is too long")
+        return self.idles
 
     def _warm_up(self, scratch: Path) -> None:
         """The baseline first, which is the measure of all others; then its control; then the others in random order."""
@@ -329,10 +356,7 @@ class Engine:
         self._tell(control, 0)
         sample, run = self._once(control, 0, scratch, {})
         if sample.status == "wrong_output":
-            self.sampler.golden.usable = False
-            self.caveat(f"the output differs between two runs under {self.baseline.name}, so it is not compared")
-            if self.look:
-                self.look.remarks.append("its output differs from run to run")
+            self._output_changes()
         elif sample.status == "failed" and self.task.watched:
             raise UserError(
                 f"'{' '.join(self.task.argv)}' leaves state behind: it ran once and then failed under the same "

@@ -44,6 +44,7 @@ class Sampler:
     baseline: str
     timeout_s: float = 0.0
     golden: Golden = field(default_factory=Golden)
+    withheld: list[tuple[Sample, dict[str, float]]] = field(default_factory=list)  # the figures of wrong outputs
 
     def caveat(self, text: str) -> None:
         if text not in self.experiment.caveats:
@@ -116,13 +117,15 @@ class Sampler:
         wrong = self._wrong_output(scratch, workload)
         if wrong is None and self.task.check:
             wrong = self.task.check(scratch / "stdout", self.task.cwd)
-        if wrong is not None:
-            return bad("wrong_output", wrong)
         sample.figures = {name: significant(value) for name, value in process_figures(run).items()}
         if round_ <= self.plan.series_rounds:
             sample.series["rss"] = thin(run.rss_series, SERIES_POINTS)
         if workload:
             self._take_workload(sample, workload)
+        if wrong is not None:
+            self.withheld.append((sample, sample.figures))
+            sample.figures = {}
+            return bad("wrong_output", wrong)
         return sample
 
     def _wrong_output(self, scratch: Path, workload: Mapping[str, Any] | None) -> str | None:
@@ -130,7 +133,12 @@ class Sampler:
         if not self.golden.digests:
             self.golden.digests = found
         differing = [name for name, value in found.items() if self.golden.digests[name] != value]
-        return f"{', '.join(differing)} differs from {self.baseline}'s" if differing and self.golden.usable else None
+        return f"{', '.join(differing)}{self.differs}" if differing and self.golden.usable else None
+
+    @property
+    def differs(self) -> str:
+        """The end of what is said of a run with another output than the baseline's first run."""
+        return f" differs from {self.baseline}'s"
 
     def _take_workload(self, sample: Sample, workload: Mapping[str, Any]) -> None:
         for name, figure in workload.get("figures", {}).items():

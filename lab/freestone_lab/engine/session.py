@@ -148,7 +148,8 @@ class Sitting:
         if engine.nothing_to_win:
             return
         count = len(engine.peers) - 1  # without the control
-        least = _least_s(engine.task, self.chosen) / engine.task.seconds * look.seconds * SPARE
+        idle_s = engine.task.server.idle_s * len(engine.peers) if engine.task.server else 0.0
+        least = _least_s(engine.task, self.chosen) / engine.task.seconds * look.seconds * SPARE + idle_s
         self.budget.grow(least)
         most = f", at most {units.words(self.budget.seconds)} in all" if self.budget.seconds else ""
         self.say(f"measuring {count} allocators takes about {units.words(least)} or more{most}")

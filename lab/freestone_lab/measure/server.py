@@ -73,6 +73,7 @@ class Server:
     ready_timeout_s: float = 60.0
     load_timeout_s: float = 600.0
     load_env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    requests_from: str = ""  # a pattern whose group is how many requests the load says it made
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,14 @@ def _load(server: Server, running: Running, folder: Path, idle: bool) -> dict[st
         raise ServerFailed(f"the load ended with status {status}" + (f": {said}" if said else ""))
     if not [pid for pid in tree.descendants(running.pid) if tree.alive(pid)]:
         raise ServerFailed("the server ended under the load")
-    name, figures = load.read(output.read_text(errors="replace"))
+    said = output.read_text(errors="replace")
+    name, figures = load.read(said)
+    if server.requests_from:
+        found = re.search(server.requests_from, said, re.MULTILINE)
+        if found is None or not (count := found[1].replace(",", "")).isdecimal() or int(count) == 0:
+            wanted = f"--requests-from '{server.requests_from}': expected a number of requests"
+            raise ServerFailed(f"{wanted} in what the load prints: {tail(output) or 'nothing'}")
+        figures[load.RATE] = int(count) / load_s
     seen: dict[str, object] = {"load_s": load_s, "generator": name, "figures": figures}
     seen["after_kib"] = tree.resident_kib(tree.descendants(running.pid))
     if idle and server.idle_s > 0:

@@ -2,8 +2,8 @@
 
 `analysis/claims.py` analyses single experiments, `analysis/inference.py` makes every claim. Added
 here is the overall view: a *cost* (see `quantity.cost`) per round, averaged geometrically over figures, experiments and
-workloads, and compared in pairs like any other figure; below 1 is better. Where the rounds are too few for any claim
-and the workloads are many, a pair is a workload instead of a round: the claim is then about the middle workload.
+workloads, and compared in pairs like any other figure; below 1 is better. So a pair is always a round, and the ratio is
+the geometric mean over these workloads.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import median
-from typing import Literal
 
-from freestone_lab.analysis import claims, inference, paired, sequential
+from freestone_lab.analysis import claims, inference, paired
 from freestone_lab.analysis.claims import Cell, Table
 from freestone_lab.analysis.inference import Verdict
 from freestone_lab.analysis.sequential import Estimate
@@ -29,8 +27,6 @@ from freestone_lab.workloads import suites
 NULL_PEER = "null"
 WEIGHTED = "weighted"
 OWN_PEAK = "peak_rss"
-FEWEST_WORKLOADS = 15  # a claim about the middle workload needs a range of them
-Unit = Literal["rounds", "workloads"]
 ROLES: tuple[Role, ...] = ("speed", "latency", "memory")
 
 
@@ -98,7 +94,7 @@ class Analysis:
     rounds: int  # the most that any experiment has
     fewest_rounds: int  # and the fewest: what the overall ratios rest on
     alpha: float  # the error rate of one interval, where all of them are to hold together
-    unit: Unit = "rounds"  # what the pairs of the overall ratios are
+    rounds_fixed: bool = False  # before the first run, of every experiment
 
     @property
     def failed(self) -> set[str]:
@@ -231,19 +227,6 @@ def workload_weights(views: list[ExperimentView]) -> dict[str, float]:
     return {v.experiment.id: 1 / members[v.experiment.workload] for v in views}
 
 
-def workload_ratios(
-    views: list[ExperimentView], left: Mapping[str, Mapping[int, float]], right: Mapping[str, Mapping[int, float]]
-) -> list[float]:
-    """Per workload: the geometric mean over its experiments of the median over rounds of paired costs."""
-    found: dict[str, list[float]] = {}
-    for view in views:
-        ours, theirs = left.get(view.experiment.id, {}), right.get(view.experiment.id, {})
-        logs = [math.log(ours[n] / theirs[n]) for n in ours.keys() & theirs.keys()]
-        if logs:
-            found.setdefault(view.experiment.workload, []).append(median(logs))
-    return [math.exp(sum(logs) / len(logs)) for logs in found.values()]
-
-
 def pair(
     analysis: Analysis, wanted: Role, peer: str, to: str, views: list[ExperimentView] | None = None
 ) -> tuple[Estimate | None, float | None, int]:
@@ -254,25 +237,15 @@ def pair(
     views = analysis.experiments if views is None else views
     left, right = composite(views, wanted, peer), composite(views, wanted, to)
     shared = left.keys() & right.keys()
-    if analysis.unit == "workloads":
-        whole = workload_ratios(views, left, right)
-        if len(whole) < 2:
-            return None, next(iter(whole), None), len(shared)
-        found = sequential.middle([math.log(x) for x in whole], _middle_rate(analysis.candidates))
-        return found, found.ratio, len(shared)
     weights = workload_weights(views)
     ours = fold({e: left[e] for e in right if e in shared}, weights)
     theirs = fold({e: right[e] for e in right if e in shared}, weights)
     pairs = sorted(ours.keys() & theirs.keys())
     if not pairs:
         return None, None, len(shared)
-    estimate = paired.ratio([ours[n] for n in pairs], [theirs[n] for n in pairs], analysis.alpha)
+    found = [ours[n] for n in pairs], [theirs[n] for n in pairs]
+    estimate = paired.ratio(*found, analysis.alpha, analysis.rounds_fixed)
     return estimate, estimate.ratio if estimate else ours[pairs[0]] / theirs[pairs[0]], len(shared)
-
-
-def _middle_rate(candidates: Sequence[Peer]) -> float:
-    """Of one interval over the workloads, if those of all rivals are to hold together."""
-    return sequential.ERROR_RATE / max(1, len(candidates) - 1)
 
 
 def overall_scores(analysis: Analysis, wanted: Role) -> tuple[dict[str, Overall], float]:
@@ -304,12 +277,12 @@ def analyse(result: Result, tables: Sequence[Table] | None = None) -> Analysis:
     controls = [p for p in result.peers if p.name != result.baseline and (p.kind == "control" or p.name == again)]
     candidates = sorted((p for p in result.peers if p not in controls), key=lambda p: p.name != result.baseline)
     rounds = [len({s.round for s in e.samples if s.round > 0}) for e in result.experiments] or [0]
-    alpha = paired.error_rate(paired.judged(result.experiments, result.baseline, [p.name for p in controls]))
-    many = len({e.workload for e in result.experiments}) >= FEWEST_WORKLOADS
-    unit: Unit = "workloads" if min(rounds) < sequential.least_rounds(alpha) and many else "rounds"
+    fixed = all(e.rounds_fixed for e in result.experiments)
+    names = paired.judged(result.experiments, result.baseline, [p.name for p in controls])
+    alpha = paired.error_rate(names, fixed)
     failures = [f for v in views for f in v.failures]
     found_all = Analysis(
-        result, candidates, controls, views, failures, {}, {}, max(rounds), min(rounds), alpha, unit
+        result, candidates, controls, views, failures, {}, {}, max(rounds), min(rounds), alpha, fixed
     )  # fmt: skip
     for wanted in ROLES:
         scores, floor = overall_scores(found_all, wanted)

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from freestone_lab.analysis import inference, sequential
+from freestone_lab.analysis import inference, paired
 from freestone_lab.report.overview import Analysis, Overall, pair
 from freestone_lab.report.quantity import Role, percent_change, ratio, span
 
@@ -40,17 +40,11 @@ def told_apart(analysis: Analysis, role: Role, best: str, others: list[str]) -> 
     return {o for o, e in estimates.items() if inference.verdict(e, analysis.floors[role], "lower") == "worse"}
 
 
-def too_few_workloads(analysis: Analysis, role: Role) -> bool:
-    """Whether the pairs are workloads, and this role has too few of them for any claim."""
-    found = [s.estimate for s in analysis.overall[role].values() if s.estimate is not None]
-    return analysis.unit == "workloads" and not all(e.is_known for e in found)
-
-
 def leads(analysis: Analysis) -> list[Lead]:
     """The leader of every measured role, among the allocators that finished everything."""
     found = []
     for role, scores in analysis.ranked.items():
-        if len(scores) < 2 or too_few_workloads(analysis, role):
+        if len(scores) < 2:
             continue
         order = sorted(scores, key=lambda n: scores[n].ratio)
         worse = told_apart(analysis, role, order[0], order[1:])
@@ -58,14 +52,14 @@ def leads(analysis: Analysis) -> list[Lead]:
     return found
 
 
-def evidence(lead: Lead, baseline: str, unit: str) -> str | None:
+def evidence(lead: Lead, baseline: str) -> str | None:
     """The interval behind a lead, as a sentence."""
     found = lead.best.estimate
     if found is None or not found.is_known or len(lead.names) > 1:
         return None
     return (
         f"{lead.names[0]}: {ratio(found.ratio)} of {baseline}'s {MEASURE[lead.role]}, 95 % interval "
-        f"{span(found.low, found.high)}, {found.pairs} {unit}."
+        f"{span(found.low, found.high)}, {found.pairs} pairs of runs."
     )
 
 
@@ -88,10 +82,9 @@ def conclude(analysis: Analysis) -> Conclusion:
     """The sentence at the top of the page, and what must be known with it."""
     baseline = analysis.result.baseline
     found = leads(analysis)
-    unit = "workloads" if analysis.unit == "workloads" else "pairs of runs"
     main = [lead for lead in found if lead.role in ("speed", "memory")] or found
     details = [clause(lead, baseline) + "." for lead in found if lead not in main]
-    details += [text for lead in main if (text := evidence(lead, baseline, unit)) is not None]
+    details += [text for lead in main if (text := evidence(lead, baseline)) is not None]
     details += [
         f"Not told apart from {lead.names[0]} in {MEASURE[lead.role]}: {join(lead.names[1:])}."
         for lead in main
@@ -102,10 +95,10 @@ def conclude(analysis: Analysis) -> Conclusion:
         sentence = f"No verdict: {left} were not measured everywhere, for lack of time: {join(analysis.unmeasured)}."
     elif not main:
         sentence = "No verdict: fewer than two allocators finished, so there is nothing to compare."
-    elif analysis.unit == "rounds" and analysis.fewest_rounds < 2:
+    elif analysis.fewest_rounds < 2:
         sentence = "No verdict: one round was measured, and one round cannot tell a difference from noise."
         details = []
-    elif analysis.unit == "rounds" and analysis.fewest_rounds < (needed := sequential.least_rounds(analysis.alpha)):
+    elif analysis.fewest_rounds < (needed := paired.least_rounds(analysis.alpha, analysis.rounds_fixed)):
         crowd, rounds = main[0].field, analysis.fewest_rounds
         sentence = f"No verdict: {rounds} rounds cannot tell {crowd} allocators apart; it takes {needed}."
         details = []
@@ -139,13 +132,7 @@ def qualifications(analysis: Analysis) -> list[str]:
     partial = sorted({n for s in analysis.overall.values() for n, o in s.items() if not o.complete} - set(failed))
     if partial:
         said.append(f"Not ranked, because experiments are missing: {join(partial)}.")
-    if analysis.unit == "workloads":
-        rounds = "One round is" if analysis.fewest_rounds == 1 else f"{analysis.fewest_rounds} rounds are"
-        said.append(
-            f"{rounds} too few for claims about single workloads. "
-            "The claims here are about the middle workload, and each pair is a workload."
-        )
-    elif analysis.fewest_rounds < 2:
+    if analysis.fewest_rounds < 2:
         return said
     baseline = analysis.result.baseline
     known = {r: f for r, f in analysis.floors.items() if not math.isinf(f)}

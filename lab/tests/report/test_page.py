@@ -348,40 +348,29 @@ def test_worst_overheads_survive_into_the_drawing() -> None:
     assert min(y for x, y in zip(curve.x, curve.y, strict=True) if x > 128) == 100.0
 
 
-def many_workloads(factor: float, count: int) -> Result:
-    """Two rounds of `count` workloads; `fast` takes `factor` of the baseline's time in each, give or take a little."""
+def many_workloads(factor: float, count: int, rounds: int, fixed: bool) -> Result:
+    """Rounds of `count` workloads; `fast` takes `factor` of the baseline's time in each, give or take a little."""
     names = ["glibc", "glibc again", "fast", "even"]
     experiments = []
     for number in range(count):
         samples = []
-        for round_ in (1, 2):
+        for round_ in range(1, rounds + 1):
             for place, name in enumerate(names):
                 wobble = 1 + 0.004 * ((number * 7 + round_ * 3 + place * 5) % 9 - 4)
                 scale = factor if name == "fast" else 1.0
                 samples.append(Sample(name, round_, "ok", figures={"wall": scale * wobble, "rss": 1000.0 * wobble}))
         specs = {"wall": FigureSpec("s"), "rss": FigureSpec("KiB")}
-        experiments.append(Experiment(f"w{number}/x", f"w{number}", specs=specs, samples=samples))
+        experiments.append(Experiment(f"w{number}/x", f"w{number}", specs=specs, samples=samples, rounds_fixed=fixed))
     listed = [Peer("glibc", None, "libc"), Peer("fast", "/fast.so"), Peer("even", "/even.so")]
     return Result("2026-11-20T12:00:00Z", ["freestone", "bench", "full"], 1, {}, listed, experiments)
 
 
-def test_few_rounds_of_many_workloads_allow_a_claim_about_the_middle_workload() -> None:
-    analysis = analyse(many_workloads(0.8, 20))
-    assert (analysis.unit, analysis.fewest_rounds) == ("workloads", 2)
-    assert analysis.overall["speed"]["fast"].verdict == "better"
+def test_a_pair_is_a_round_and_a_number_fixed_before_needs_fewer() -> None:
+    analysis = analyse(many_workloads(0.8, 20, 5, True))
+    found = analysis.overall["speed"]["fast"]
+    assert found.verdict == "better" and found.estimate is not None and found.estimate.pairs == 5
     assert analysis.overall["speed"]["even"].verdict in ("same", "inconclusive")
-    found = analysis.overall["speed"]["fast"].estimate
-    assert found is not None and found.pairs == 20
-    said = conclude(analysis)
-    assert said.sentence.startswith("fast is fastest, ") and "No verdict" not in said.sentence
-    assert any("each pair is a workload" in detail for detail in said.details)
-
-
-def test_few_rounds_of_few_workloads_allow_none() -> None:
-    analysis = analyse(many_workloads(0.5, 5))
-    assert analysis.unit == "rounds"
-    assert conclude(analysis).sentence.startswith("No verdict: ")
-
-
-def test_enough_rounds_are_paired_by_rounds_however_many_the_workloads() -> None:
-    assert analyse(synthetic.suite(rounds=12)).unit == "rounds"
+    assert conclude(analysis).sentence.startswith("fast is fastest, ")
+    stoppable = analyse(many_workloads(0.8, 20, 5, False)).overall["speed"]["fast"].estimate
+    assert stoppable is not None and stoppable.high / stoppable.low > found.estimate.high / found.estimate.low
+    assert conclude(analyse(many_workloads(0.5, 20, 4, True))).sentence.startswith("No verdict: 4 rounds")
