@@ -116,7 +116,7 @@ def tables(result: Result) -> list[Table]:
 
 
 RESIDENT = ("rss_after", "rss_idle")  # memory of a server
-LATENESS_S = 0.15  # by which a load program that lasts a set time starts and ends late
+LATENESS_S = 0.05  # by which a load program that lasts a set time starts and ends late
 OVER_LIVE = "memory_over_live_mean"
 WAITING = 0.2  # a program whose CPU time is a smaller part of its time mostly waits
 PRESSED = 0.5  # in that part of the time somebody waited for a CPU: the wait may be for one
@@ -141,8 +141,6 @@ def headline(experiment: Experiment) -> list[str]:
         return [name for name in experiment.judged if name in specs]
     if PER_REQUEST in specs:  # a server: its load may be what bounds the requests
         return [PER_REQUEST, RATE, memory_figure(experiment)]
-    if lasts_a_time(experiment):
-        return [memory_figure(experiment)]
     process = (*PROCESS_SPECS, *COUNT_SPECS, *RESIDENT)
     own = [n for n, s in specs.items() if n not in process and not n.startswith("process_") and s.better != "neither"]
     # A sweep reports `pair_ns` for the whole and `pair_ns_size_64` for one point of it.
@@ -155,12 +153,12 @@ def headline(experiment: Experiment) -> list[str]:
 
 
 def lasts_a_time(experiment: Experiment) -> bool:
-    """Whether the load of a server lasts whole seconds, whatever it gets done: then no time of it says anything."""
-    if RESIDENT[0] not in experiment.specs:
+    """Whether a server's load lasts whole seconds, and says not what it gets done: then no time of it says anything."""
+    if RESIDENT[0] not in experiment.specs or PER_REQUEST in experiment.specs:
         return False
     walls = [s.figures["wall"] for s in experiment.samples if s.round > 0 and "wall" in s.figures]
-    middle = median(walls) if walls else 0.0
-    return round(middle) >= 1 and all(abs(wall - round(middle)) < LATENESS_S for wall in walls)
+    late = [wall - round(median(walls)) for wall in walls]
+    return bool(late) and min(late) >= 0 and max(late) < LATENESS_S and min(walls) >= 1
 
 
 def memory_figure(experiment: Experiment) -> str:

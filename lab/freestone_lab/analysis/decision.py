@@ -3,8 +3,9 @@
 The rule: leave out who is shown to be slower than another by more than MARGIN, in CPU time or in time, and faster in
 neither. Of the others, choose who takes least memory, or the baseline if it is as good. Never choose an allocator that
 is shown to take more than MEMORY_LIMIT times the baseline's memory. Differences of memory below MEMORY_FLOOR_KIB choose
-nobody. Another allocator than the baseline is recommended only if an interval excludes "no difference", and if nothing
-is worse under it by more than something else is better; otherwise it is the user's choice.
+nobody. Another allocator than the baseline is recommended only if an interval excludes "no difference", if it is shown
+to be at most MARGIN slower, and if nothing is worse under it by more than something else is better; otherwise it is the
+user's choice.
 
 The statements about all pairs and figures hold together, after every round (`sequential`), so who has lost need not
 run any more. Once the choice is settled, those run on whose ratio to the baseline is not known well enough.
@@ -86,9 +87,14 @@ class Evidence:
         return self.cost(self.memory_figure, other, to)
 
     def slower(self, one: str, other: str) -> bool:
-        """Whether `one` is shown to be slower by more than anybody minds, and faster in nothing."""
+        """Whether `one` is shown to be slower by more than MARGIN, and faster in nothing.
+
+        Where it saves no memory, to be slower, by perhaps as much, is enough.
+        """
         costs = [self.cost(figure, one, other) for figure in self.times]
-        return any(c.low > 1 + MARGIN for c in costs) and not any(c.below for c in costs)
+        saves = self.wastes(other, one, 1 + MARGIN)
+        slower = any((c.low if saves else c.high) > 1 + MARGIN and c.above for c in costs)
+        return slower and not any(c.below for c in costs)
 
     def wastes(self, one: str, other: str, limit: float, floor_kib: float = MEMORY_FLOOR_KIB) -> bool:
         """Whether `one` takes more than `limit` times as much memory, by the middle pair, and more than the floor."""
@@ -98,7 +104,7 @@ class Evidence:
 
     def better_in(self, name: str) -> list[str]:
         """The judged figures in which an allocator is shown to be better than the baseline, against both its runs."""
-        if any(self.verdict(figure, name) == "worse" for figure in self.times):
+        if self.slower(name, self.baseline):
             return []
         found = [f for f in self.times if self.verdict(f, name) == "better"]
         saves = self.wastes(self.baseline, name, 1.0) and self.verdict(self.memory_figure, name) == "better"
@@ -215,8 +221,10 @@ def _unknown(evidence: Evidence, use: str, unsettled: Sequence[str]) -> Unknown:
         return "not measured"
     if evidence.rounds < LEAST_ROUNDS:
         return "rounds"
-    shown = not unsettled if use == evidence.baseline else bool(evidence.better_in(use))
-    return "" if shown else "noise"
+    if use == evidence.baseline:
+        return "noise" if unsettled else ""
+    time = evidence.time(use, evidence.baseline)
+    return "" if evidence.better_in(use) and (time.below or time.high <= 1 + MARGIN) else "noise"
 
 
 def _is_wasteful(evidence: Evidence, name: str) -> bool:

@@ -143,7 +143,8 @@ SENTENCES = (
         README,
         "Replays of {} recorded programs (`./freestone bench traces`, {} rounds, geometric means) take {} of glibc's "
         "CPU time of the replay, less its own ({} to {}, over the {} programs that take 10 ms; {} of {} other "
-        "allocators take less), and {} of its peak memory with start-up ({} to {}, over {} programs; {} of {} others take less).",
+        "allocators take less), and {} of its peak memory with start-up ({} to {}, over {} programs; {} of {} "
+        "others take less).",
         TRACES,
         _recorded_programs,
         REPLAYED,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from freestone_lab.analysis import claims
 from freestone_lab.analysis.decision import Decision, Evidence, decide, evidence_of, racing
 from freestone_lab.analysis.sequential import LEAST_ROUNDS, next_look
 from freestone_lab.core import outputs, units
@@ -131,6 +132,11 @@ class Engine:
             if self._fails(peer.name) >= 2 or sample.status == "timeout":
                 self.dropped.add(peer.name)
         self.rounds = number
+        if number == 2 and claims.lasts_a_time(self.experiment):
+            raise UserError(
+                f"--load: it lasts {self.experiment.samples[-1].figures['wall']:.0f} s in every run and does not say "
+                "how much it did, so no time can be judged; expected a load of fixed work, or --requests-from REGEX"
+            )
         self.round_s += (time.monotonic() - begun - self.round_s) / number
         if self.plan.decide and number >= self.look_at:
             self._judge()

@@ -1,5 +1,6 @@
 """Six servers from start to card: redis, nginx, PostgreSQL, memcached, one of Python and one of Node."""
 
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -28,6 +29,7 @@ class Case:
     load: str
     stop: str = "TERM"
     rate: bool = True
+    more: tuple[str, ...] = ()
 
 
 def redis(port: int, folder: Path) -> Case:
@@ -74,6 +76,12 @@ def memcached(port: int, _: Path) -> Case:
     return Case(f"memcached {user}-l 127.0.0.1 -p {port}", f":{port}", loader, rate=False)
 
 
+def memcached_counted(port: int, folder: Path) -> Case:
+    case = memcached(port, folder)
+    load = f"sh -c '{case.load} && echo 8,000 requests'"
+    return dataclasses.replace(case, load=load, rate=True, more=("--requests-from", "^([0-9,]+) requests$"))
+
+
 def python(port: int, _: Path) -> Case:
     need("ab")
     server = f"{Path(sys.executable).resolve()} {PROGRAMS / 'serve_http.py'} {port}"
@@ -86,7 +94,9 @@ def node(port: int, _: Path) -> Case:
     return Case(server, "ready to serve", f"ab -q -n 1000 -c 2 http://127.0.0.1:{port}/")
 
 
-@pytest.mark.parametrize("make", [redis, nginx, postgres, memcached, python, node], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", [redis, nginx, postgres, memcached, memcached_counted, python, node], ids=lambda make: make.__name__
+)
 def test_a_server_is_measured_under_load(make: object, tmp_path: Path) -> None:
     assert callable(make)
     built = paths.build_dir() / "libfreestone.so"
@@ -101,7 +111,7 @@ def test_a_server_is_measured_under_load(make: object, tmp_path: Path) -> None:
 
 def measure_one(case: Case, port: int, library: Path, tmp_path: Path) -> None:
     words = ["--only", f"own={library}", "--runs", "3", "--idle", "300ms", "--json", "r.json"]
-    words += ["--server", case.server, "--ready", case.ready, "--load", case.load, "--stop", case.stop]
+    words += [*case.more, "--server", case.server, "--ready", case.ready, "--load", case.load, "--stop", case.stop]
     env = {**os.environ, "FREESTONE_ROOT": str(paths.root())}
     done = subprocess.run([*CLI, "advise", *words], cwd=tmp_path, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
