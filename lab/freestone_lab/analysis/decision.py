@@ -40,7 +40,8 @@ class Evidence:
     experiment: Experiment
     baseline: str
     names: list[str]  # the allocators to judge, the baseline first; who failed is not among them
-    alpha: float
+    alpha: float  # the error rate of an interval of a pair with the baseline
+    rivals_alpha: float  # and of any other pair
     _estimates: dict[tuple[str, str, str], Estimate] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -69,9 +70,10 @@ class Evidence:
         key = figure, other, to
         if key not in self._estimates:
             ours, theirs = self.values(other, figure), self.values(to, figure)
-            found = of_rounds(ours, theirs, self.alpha, bool(self.experiment.rounds_fixed))
+            alpha = self.alpha if {other, to} & {self.baseline, control_name(self.baseline)} else self.rivals_alpha
+            found = of_rounds(ours, theirs, alpha, bool(self.experiment.rounds_fixed))
             alone = [math.log(ours[n] / theirs[n]) for n in ours.keys() & theirs.keys() if ours[n] > 0 < theirs[n]]
-            self._estimates[key] = found or sequential.estimate(alone[:1], self.alpha)
+            self._estimates[key] = found or sequential.estimate(alone[:1], alpha)
         return self._estimates[key]
 
     def cost(self, figure: str, other: str, to: str) -> Estimate:
@@ -148,7 +150,8 @@ def evidence_of(experiment: Experiment, baseline: str, controls: Collection[str]
     measured = {s.peer for s in experiment.samples if s.round > 0}
     failed = {s.peer for s in experiment.samples if s.status != "ok"}
     names = [n for n in every if n == baseline or (n in measured and n not in failed)]
-    return Evidence(experiment, baseline, names, error_rate(every, bool(experiment.rounds_fixed)))
+    fixed = bool(experiment.rounds_fixed)
+    return Evidence(experiment, baseline, names, error_rate(every, fixed), error_rate(every, fixed, True))
 
 
 @dataclass(frozen=True)

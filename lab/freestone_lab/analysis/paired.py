@@ -10,6 +10,7 @@ from freestone_lab.analysis.sequential import ERROR_RATE, Estimate
 from freestone_lab.core.result import Experiment, Sample, control_name
 
 FIGURES_JUDGED = 3  # CPU time, time and memory
+SPENT_FIRST = 0.8  # of the error rate, on pairs with the baseline
 
 
 def measured(experiment: Experiment, peer: str) -> list[Sample]:
@@ -41,13 +42,18 @@ def judged(experiments: Sequence[Experiment], baseline: str, controls: Collectio
     return [baseline, *dict.fromkeys(s.peer for e in experiments for s in e.samples if s.peer not in out)]
 
 
-def error_rate(names: Collection[str], fixed: bool = False) -> float:
+def error_rate(names: Collection[str], fixed: bool = False, of_rivals: bool = False) -> float:
     """Of one interval, if all are to hold together: those of the judged figures, of every two of these allocators.
 
-    Where the number of rounds was fixed before: those of one figure, of every rival of the baseline.
+    Most of it is for the rivals of the baseline, which users ask about; `of_rivals` gives that of two of them. Where
+    the number of rounds was fixed before, only the rivals of the baseline in one figure are counted.
     """
-    rivals = len(names) - 1
-    return ERROR_RATE / max(1, rivals if fixed else FIGURES_JUDGED * len(names) * rivals // 2)
+    rivals = max(1, len(names) - 1)
+    if fixed:
+        return ERROR_RATE / rivals
+    if of_rivals:
+        return (1 - SPENT_FIRST) * ERROR_RATE / (FIGURES_JUDGED * max(1, rivals * (rivals - 1) // 2))
+    return (SPENT_FIRST if rivals > 1 else 1) * ERROR_RATE / (FIGURES_JUDGED * rivals)
 
 
 def least_rounds(alpha: float, fixed: bool = False) -> int:

@@ -4,11 +4,11 @@ The values are the logarithms of paired ratios, one per round; the ratio is that
 the error rate. Each inverts evidence that is a martingale of mean 1 under its mean or median, so the chance that it
 ever reaches 1/a is at most a, over all rounds together (Ville).
 
-- While rounds are few: the Bayes factor of a t statistic, with a normal prior of variance g (in units of the noise) for
-  the effect and the right-Haar prior for the noise. It averages two priors: one for effects of about ten times the
-  noise (time), one for thirty times (memory).
-- From `least_ranked` rounds on: ranks. Half of the pairs lie above the median, whatever the noise, so a slow run in
-  ten costs little. The evidence is that of a coin's throws with a uniform prior for the coin.
+- The Bayes factor of a t statistic, with a normal prior of variance g (in units of the noise) for the effect and the
+  right-Haar prior for the noise. It averages three priors: for effects of about the noise, of three times the noise
+  (time), and of thirty times (memory).
+- From `least_ranked` rounds on also ranks: half of the pairs lie above the median, whatever the noise, so a slow run in
+  ten costs little. The evidence is that of a coin's throws with a uniform prior for the coin. What both allow counts.
 
 Sources: Lai (1976); Gönen et al. (2005); Wang and Ramdas (2024), "Anytime-valid t-tests and confidence sequences";
 Ville (1939) for the coin.
@@ -23,7 +23,7 @@ from functools import lru_cache
 from statistics import median, stdev
 
 ERROR_RATE = 0.05
-PRIORS = (100.0, 1000.0)
+PRIORS = (1.0, 10.0, 1000.0)
 # Runs that happen to agree to the page or the microsecond prove no noise below this.
 LEAST_NOISE = 0.002
 LEAST_ROUNDS = 5  # with fewer there is no interval
@@ -167,13 +167,14 @@ def _made(logs: Sequence[float], ends: tuple[float, float], mean: float | None =
 
 def _ends(ordered: Sequence[float], alpha: float) -> tuple[float, float]:
     n = len(ordered)
-    if n >= least_ranked(alpha):
-        rank = _rank(n, alpha / 2)
-        return ordered[rank - 1], ordered[n - rank]
     mean = math.fsum(ordered) / n
-    spread = max(LEAST_NOISE, math.sqrt(math.fsum((x - mean) ** 2 for x in ordered) / (n - 1)))
-    reach = half_width(spread, n, alpha)
-    return mean - reach, mean + reach
+    reach = half_width(max(LEAST_NOISE, stdev(ordered, mean)), n, alpha)
+    if n < least_ranked(alpha):
+        return mean - reach, mean + reach
+    rank = _rank(n, alpha / 2)
+    low, high = ordered[rank - 1], ordered[n - rank]
+    both = max(low, mean - reach), min(high, mean + reach)
+    return both if both[0] <= median(ordered) <= both[1] else (low, high)
 
 
 def next_look(rounds: int) -> int:

@@ -93,7 +93,8 @@ class Analysis:
     floors: dict[Role, float]  # the noise floor of the overall ratios; infinite without an A/A control
     rounds: int  # the most that any experiment has
     fewest_rounds: int  # and the fewest: what the overall ratios rest on
-    alpha: float  # the error rate of one interval, where all of them are to hold together
+    alpha: float  # the error rate of one interval of a pair with the baseline, where all are to hold together
+    rivals_alpha: float  # and of any other pair
     rounds_fixed: bool = False  # before the first run, of every experiment
 
     @property
@@ -244,7 +245,8 @@ def pair(
     if not pairs:
         return None, None, len(shared)
     found = [ours[n] for n in pairs], [theirs[n] for n in pairs]
-    estimate = paired.ratio(*found, analysis.alpha, analysis.rounds_fixed)
+    alpha = analysis.alpha if analysis.result.baseline in (peer, to) else analysis.rivals_alpha
+    estimate = paired.ratio(*found, alpha, analysis.rounds_fixed)
     return estimate, estimate.ratio if estimate else ours[pairs[0]] / theirs[pairs[0]], len(shared)
 
 
@@ -279,10 +281,10 @@ def analyse(result: Result, tables: Sequence[Table] | None = None) -> Analysis:
     rounds = [len({s.round for s in e.samples if s.round > 0}) for e in result.experiments] or [0]
     fixed = all(e.rounds_fixed for e in result.experiments)
     names = paired.judged(result.experiments, result.baseline, [p.name for p in controls])
-    alpha = paired.error_rate(names, fixed)
+    alpha = paired.error_rate(names, fixed), paired.error_rate(names, fixed, True)
     failures = [f for v in views for f in v.failures]
     found_all = Analysis(
-        result, candidates, controls, views, failures, {}, {}, max(rounds), min(rounds), alpha, fixed
+        result, candidates, controls, views, failures, {}, {}, max(rounds), min(rounds), *alpha, fixed
     )  # fmt: skip
     for wanted in ROLES:
         scores, floor = overall_scores(found_all, wanted)

@@ -17,7 +17,7 @@ from typing import Literal
 
 import pytest
 
-from freestone_lab.analysis import inference, paired
+from freestone_lab.analysis import inference, paired, sequential
 from freestone_lab.analysis.claims import table_of
 from freestone_lab.analysis.decision import Decision, decide, evidence_of, racing
 from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS, Estimate, next_look
@@ -237,3 +237,19 @@ def test_beside_load_more_rounds_decide_more() -> None:
 def test_a_settled_card_recommends_or_keeps() -> None:
     """Measuring goes on while the leader is not shown to be better than the baseline."""
     assert judge(Cost(0.9), "normal", "advise", 40)[1] == {"right": 40}
+
+
+@pytest.mark.parametrize(("spread", "slow", "least"), [(0.05, 0.0, 0.8), (0.03, 0.0, 0.98), (SPREAD, 0.1, 0.4)])
+def test_a_tenth_less_is_shown_in_twenty_rounds_beside_three_rivals(spread: float, slow: float, least: float) -> None:
+    """In 1.0.0: 0.63, 0.99, 0.42."""
+    source, shown = random.Random(7), 0
+
+    def run() -> float:
+        return source.gauss(0, spread) + (math.log(SLOW) if source.random() < slow else 0)
+
+    alpha = paired.error_rate(["glibc", "one", "two", "three"])
+    for truth in (0.9, 1.0):
+        found = [sequential.estimate([math.log(truth) + run() - run() for _ in range(20)], alpha) for _ in range(400)]
+        assert not any(e.above for e in found)
+        shown = sum(e.below for e in found)
+        assert shown >= least * 400 if truth < 1 else shown == 0, shown
