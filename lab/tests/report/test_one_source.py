@@ -166,7 +166,10 @@ def test_the_card_says_versions_newer_ones_and_the_mode_of_huge_pages() -> None:
 
 
 @pytest.mark.parametrize(("is_terminal", "width"), [(False, 40), (True, 40), (True, 200)])
-def test_no_cell_of_a_table_is_broken_however_narrow_the_output(is_terminal: bool, width: int) -> None:
+def test_no_cell_of_a_table_is_broken_however_narrow_the_output(
+    is_terminal: bool, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     rows = [("glibc", "a whole page [sic]", "/usr/lib/somewhere/libc.so"), ("other", "", "/opt/quite/far/away/lib.so")]
     out = Console(width=width, file=io.StringIO(), record=True, force_terminal=is_terminal, color_system=None)
     terminal.show_grid(out, ["allocator", "what it says", "path"], rows, "Rules")
@@ -174,3 +177,39 @@ def test_no_cell_of_a_table_is_broken_however_narrow_the_output(is_terminal: boo
     for cell in ("Rules", "what it says", *rows[0], *rows[1]):
         assert cell in text
     assert len(text.splitlines()) == (6 if is_terminal and width == 40 else 4)
+
+
+def on_terminal(width: int) -> Console:
+    return Console(width=width, file=io.StringIO(), record=True, force_terminal=True, color_system=None)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 300])
+@pytest.mark.parametrize("label", ["", "CPU time of the replay, less its own"])
+def test_the_table_of_a_comparison_folds_at_the_terminals_width(width: int, label: str) -> None:
+    result = synthetic.program(rounds=24)
+    specs = result.experiments[0].specs
+    specs["cpu"] = replace(specs["cpu"], label=label or specs["cpu"].label)
+    specs["instructions"] = FigureSpec("", label="instructions")
+    result.experiments[0].samples += [
+        Sample(name, -1, "ok", figures={"instructions": 1e9}) for name in ("glibc", "freestone", "mimalloc")
+    ]
+    (table,) = claims.tables(result)
+    out = on_terminal(width)
+    terminal.show_table(out, table)
+    text = out.export_text()
+    assert max(map(len, text.splitlines())) <= width
+    for row in table.rows:
+        lines = "\n".join(line for line in text.splitlines() if line.startswith(f"{row.peer} "))
+        for name in claims.headline(table.experiment):
+            assert all(cell in lines for cell in export.cells_of(table, row, name)), (row.peer, name)
+    assert (text.count("\nallocator ") > 2) == (width < 300), "the allocator's name opens each block"
+
+
+def test_a_terminal_too_narrow_for_a_column_gets_a_block_for_each_row() -> None:
+    out = on_terminal(30)
+    rows = [["an-allocator OPTION=1", "-20.0 % (-20.3 … -19.7)"], ["other", "-1.0 % (-1.3 … -0.7)"]]
+    terminal.show_grid(out, ["allocator", "change (95 %)"], rows, group=3)
+    assert out.export_text().splitlines() == [
+        "an-allocator OPTION=1", "  change (95 %): -20.0 % (-20.3 … -19.7)", "other",
+        "  change (95 %): -1.0 % (-1.3 … -0.7)",
+    ]  # fmt: skip
