@@ -22,6 +22,7 @@ from freestone_lab.core import units
 from freestone_lab.core.result import Result
 from freestone_lab.engine.fitness import Finding
 from freestone_lab.engine.plan import Progress, Report
+from freestone_lab.report.card import Card
 from freestone_lab.report.export import cells_of, noise, verdict_of
 from freestone_lab.report.quantity import show
 from freestone_lab.workloads.suites import WorkloadRun
@@ -164,6 +165,15 @@ def show_served(out: Console, result: Result) -> None:
 def show_verdict(out: Console, table: Table) -> None:
     """The answer in one sentence."""
     out.print(f"[bold]Verdict[/] ({escape(table.experiment.id)}): {escape(verdict_of(table))}.")
+
+
+def show_card(out: Console, card: Card) -> None:
+    """The headline, the table, and the rest below it."""
+    out.print(Text(card.sentence, "bold"), soft_wrap=True)
+    if card.rows:
+        show_grid(out, card.headings, card.rows, group=1)
+    for word, said in card.lines:
+        out.print(f"{word:<9} {said}", markup=False, soft_wrap=True)
 
 
 def show_written(out: Console, paths: Sequence[Path]) -> None:
