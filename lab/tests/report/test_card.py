@@ -79,7 +79,11 @@ def noisy(name: str, fast: float, lean: float, rounds: int = 30) -> Experiment:
 
 
 def test_the_headline_is_what_all_programs_show_though_none_has_an_answer() -> None:
-    found = card_of(*(noisy(name, 0.86, 1.0) for name in "abcde"))
+    jobs = [noisy(name, 0.86, 1.0) for name in "abcde"]
+    found = card_of(*jobs)
+    page = render_report([result(*jobs, command=["freestone", "compare"])])
+    assert f'<h1 class="verdict">{found.sentence}</h1>' in page, "a name keeps its letters"
+    assert "<td>none is best in most</td>" in page
     assert {row[1] for row in found.rows} == {"not known yet"}
     assert re.fullmatch(r"fast: 1\d % less CPU than glibc for 9.0 % more memory over 5 programs", found.sentence)
     assert found.rows[-1][5] == "none is best in most"
