@@ -50,7 +50,8 @@ def hold(
                     say=preparation.to_stderr,
                 ).run()  # fmt: skip
     if any(engine.nothing_to_win for engine in outcome.engines):
-        print(card.nothing_to_win(outcome.engines[0].experiment, outcome.result.baseline))
+        experiment = outcome.engines[0].experiment
+        terminal.show_card(terminal.console(), card.nothing_to_win(experiment, outcome.result.baseline))
         return 0
     if answer == "card only" and not outcome.result.experiments and not ended:
         raise UserError("nothing could be compared within the limit")
@@ -91,7 +92,7 @@ def finish(
         if found is not None:
             out.print()
     if found is not None:
-        out.print(found.text(), markup=False, soft_wrap=True)
+        terminal.show_card(out, found)
     if answer == "card only" and written:
         preparation.to_stderr(f"figures: {card.near(written[0])}")
     if ended:

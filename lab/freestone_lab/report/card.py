@@ -1,4 +1,4 @@
-"""The card: what to use, what it brings, what is not known, what went wrong, and how to adopt it."""
+"""The card: what to use, what it brings, who is worse, what is not known, what went wrong, and how to adopt it."""
 
 import math
 import shlex
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from freestone_lab.analysis.claims import change
+from freestone_lab.analysis.claims import change, percent
 from freestone_lab.analysis.decision import MEMORY_LIMIT, Decision, Evidence, decide, evidence_of
 from freestone_lab.analysis.inference import SAME, Verdict, is_same
-from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS
+from freestone_lab.analysis.sequential import ERROR_RATE, LEAST_ROUNDS, Estimate
 from freestone_lab.core import units
 from freestone_lab.core.result import Experiment, Peer, Result
 from freestone_lab.measure.load import PER_REQUEST
@@ -22,9 +22,12 @@ from freestone_lab.report.overview import Analysis, analyse
 from freestone_lab.report.quantity import Role, show
 
 Line = tuple[str, str]
+Found = Mapping[str, tuple[Estimate | None, Verdict]]  # what was measured to its change and what is claimed
+PARTS: dict[str, Role] = {"CPU": "speed", "memory": "memory"}  # over all programs
 MOST_NAMED = 3
 ONE_RUN = "one run only"
-UNKNOWN, CHOICE = "unknown", "choice"  # the first word of a card that recommends nothing
+UNKNOWN = "not known yet"
+IN_ALL = "in all"
 UNFIT_LOAD = 0.8  # of the CPUs at work for others before the sitting
 UNFIT_STEAL = 0.05
 SURE = f"at most {ERROR_RATE * 100:g} % that any statement here is wrong"
@@ -40,24 +43,14 @@ class Adoption:
 
 @dataclass(frozen=True)
 class Card:
-    """Lines: a word, and what follows it. The answer opens the card; over several programs it ends it, below theirs,
-    with what it brings over all of them (`more`)."""
+    """A headline to act on; a row for each program, and of several a last one for all; then lines: a word, and what
+    follows it."""
 
-    answer: Line
+    sentence: str
     lines: tuple[Line, ...]
     ways: Mapping[str, Adoption] = field(default_factory=dict)
-    programs: tuple[Line, ...] = ()
-    more: str = ""
-
-    @property
-    def sentence(self) -> str:
-        """The answer as a headline."""
-        word, said = self.answer
-        return said if word in (UNKNOWN, CHOICE) else f"{word} {said}"
-
-    def text(self) -> str:
-        last = [*self.lines, *self.programs, ("in all", self.sentence + self.more)]
-        return "\n".join(f"{word:<9} {said}" for word, said in (last if self.programs else [self.answer, *self.lines]))
+    headings: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
 
 
 def ways_of(peer: Peer, command: Sequence[str]) -> dict[str, Adoption]:
@@ -85,28 +78,77 @@ def make(
     """The card of a measurement, however far it came."""
     use, base = decision.use, evidence.baseline
     ways = {} if decision.unknown else ways_of(next(p for p in peers if p.name == use), command)
+    lines = [*_facts(evidence, decision), *about, ("sure", _sure(evidence, decision, round_s, elapsed_s))]
+    lines += _adopting(ways, way)
+    if page is not None:
+        lines.append(("page", near(page)))
+    brings = "" if decision.unknown or use == base else f": {_brings(_found(evidence, use))}"
+    row = _row(evidence, decision)
+    return Card(_answer(evidence, decision) + brings, tuple(lines), ways, _headings([evidence]), (row,))
+
+
+def _headings(found: Sequence[Evidence]) -> tuple[str, ...]:
+    time = " or ".join(sorted({_label(e, e.times[0]) for e in found}))
+    return "program", "answer", "best candidate", time, "memory", "how sure"
+
+
+def _row(evidence: Evidence, decision: Decision) -> tuple[str, ...]:
+    """What to do for one program, and what its best candidate costs."""
+    shown, figures = _shown(evidence, decision), (evidence.times[0], evidence.memory_figure)
+    still = f"{len(decision.open)} open" if decision.open else "settled" if decision.settled else "open"
+    said = _short(decision.use, evidence.baseline, bool(decision.unknown), decision.is_a_trade)
+    cells = [_change(evidence, shown, f) for f in figures] if shown else ["", ""]
+    return evidence.experiment.id, said, shown or "", *cells, f"{_rounds(evidence)}, {still}"
+
+
+def _short(use: str, base: str, unknown: bool, is_a_trade: bool) -> str:
+    """The answer in two or three words."""
+    if unknown or is_a_trade:
+        return UNKNOWN if unknown else "your choice"
+    return f"keep {base}" if use == base else f"use {use}"
+
+
+def _shown(evidence: Evidence, decision: Decision) -> str | None:
+    """Whose figures stand beside the answer."""
+    return decision.use if decision.use != evidence.baseline else _best_rival(evidence)
+
+
+def _facts(evidence: Evidence, decision: Decision) -> list[Line]:
+    """What is known of a program beside the row of the table."""
+    use, shown = decision.use, _shown(evidence, decision)
     lines: list[Line] = []
-    shown = use if use != base else _best_rival(evidence)
-    if shown is not None:
-        of = f"{shown}: " if shown != use or decision.unknown else ""
-        lines += [(_label(evidence, f), of + _line(evidence, shown, f)) for f in evidence.times]
-        lines.append(("memory", of + _line(evidence, shown, evidence.memory_figure)))
+    if shown is not None and (values := _all_values(evidence, shown)):
+        lines.append(("values", f"{shown}: {values}"))
+    lines += _worse(evidence)
     lines += _counted(evidence)
-    others = [_beside(evidence, name, use) for name in decision.open]
-    if others:
+    if others := [_beside(evidence, name, use) for name in decision.open]:
         lines.append(("close", f"not told apart from {use}: {_some(others)}"))
     if best := _best_options(evidence, decision):
         lines.append(("options", best))
     if decision.wasteful:
         lines.append(("left out", f"{_some(decision.wasteful)}: more than {MEMORY_LIMIT:g} times the memory"))
-    lines += [*_failures(evidence.experiment), *about]
-    lines.append(("sure", _sure(evidence, decision, round_s, elapsed_s)))
-    lines += _adopting(ways, way)
-    if page is not None:
-        lines.append(("page", near(page)))
-    word, said = _answer(evidence, decision)
-    brings = "" if decision.unknown or use == base else f": {_brings(evidence, use)}"
-    return Card((word, said + brings), tuple(lines), ways)
+    return lines + _failures(evidence.experiment)
+
+
+def _worse(evidence: Evidence) -> list[Line]:
+    """Who is shown to be worse than the baseline, and in what."""
+    found = {
+        _label(evidence, f): {
+            n: evidence.estimate(f, n, evidence.baseline).ratio
+            for n in evidence.names[1:] if evidence.verdict(f, n) == "worse"
+        }
+        for f in (*evidence.times, evidence.memory_figure)
+    }  # fmt: skip
+    return _named_worse(found, evidence.baseline)
+
+
+def _named_worse(found: Mapping[str, Mapping[str, float]], base: str) -> list[Line]:
+    names = dict.fromkeys(name for ratios in found.values() for name in ratios)
+    each = [
+        f"{name} ({', '.join(f'{what} {percent(ratios[name])}' for what, ratios in found.items() if name in ratios)})"
+        for name in names
+    ]
+    return [("worse", f"than {base}: {', '.join(each)}")] if each else []
 
 
 def _adopting(ways: Mapping[str, Adoption], way: str = "preload") -> list[tuple[str, str]]:
@@ -118,34 +160,44 @@ def _adopting(ways: Mapping[str, Adoption], way: str = "preload") -> list[tuple[
     return [("adopt", f"{how} ({watch}; undo: {ways[way].undo})")]
 
 
-def _answer(evidence: Evidence, decision: Decision) -> tuple[str, str]:
-    """The first line: what to use, or why that is not known."""
+def _answer(evidence: Evidence, decision: Decision) -> str:
+    """What to use, or why that is not known."""
     use, base = decision.use, evidence.baseline
     if decision.unknown:
-        return UNKNOWN, f"not known yet: {_why_unknown(evidence, decision)}"
+        return f"{UNKNOWN}: {_why_unknown(evidence, decision)}"
     if decision.is_a_trade:
-        return CHOICE, _trade(use, base, evidence.verdict(evidence.memory_figure, use) == "worse")
+        return _trade(use, base, evidence.verdict(evidence.memory_figure, use) == "worse")
     if use != base:
-        return "use", f"{use} instead of {base}"
-    return "keep", f"{base}: nothing measured is better" + (" by more than 3 %" if len(evidence.names) > 1 else "")
+        return f"use {use} instead of {base}"
+    return f"keep {base}: nothing measured is better" + (" by more than 3 %" if len(evidence.names) > 1 else "")
 
 
 def _trade(name: str, base: str, larger: bool) -> str:
     return f"your choice, {name} is {'faster and larger' if larger else 'smaller and slower'} than {base}"
 
 
-def _brings(evidence: Evidence, name: str) -> str:
-    """What stands in the headline: time and memory to the baseline, as far as they are known."""
+def _found(evidence: Evidence, name: str) -> Found:
+    """Time and memory to the baseline, as the headline says them."""
     figures = evidence.times[0], evidence.memory_figure
-    found = {f: evidence.estimate(f, name, evidence.baseline).ratio for f in figures}
-    said = {f: evidence.verdict(f, name) for f in found}
-    return ", ".join(_less_or_more(_label(evidence, f), said[f], ratio) for f, ratio in found.items())
+    return {
+        _label(evidence, f): (evidence.estimate(f, name, evidence.baseline), evidence.verdict(f, name)) for f in figures
+    }
 
 
-def _less_or_more(what: str, said: Verdict, ratio: float) -> str:
+def _brings(found: Found, base: str = "") -> str:
+    """What is claimed in words, and with its interval what is not; where `base` is given, it is named."""
+    claimed = {what: (e.ratio, said) for what, (e, said) in found.items() if e is not None and said != "inconclusive"}
+    words = [_less_or_more(what, ratio) for what, (ratio, _) in claimed.items()]
+    if words and base:
+        words[0] += f" {'to' if words[0].startswith('equal') else 'than'} {base}"
+    joint = " for " if {said for _, said in claimed.values()} == {"better", "worse"} else ", "
+    rest = [f"{what} {change(e)}, not shown" if e else f"{what} not known" for what, (e, _) in found.items()
+            if what not in claimed]  # fmt: skip
+    return "; ".join([*([joint.join(words)] if words else []), *rest])
+
+
+def _less_or_more(what: str, ratio: float) -> str:
     change = abs(ratio - 1) * 100
-    if said == "inconclusive":
-        return f"{what} not known"
     if change < 0.5:
         return f"equal {what}"
     how = f"{change:.0f}" if change >= 10 else f"{change:.1f}"
@@ -157,8 +209,7 @@ def _why_unknown(evidence: Evidence, decision: Decision) -> str:
     if decision.unknown == "not measured":
         return f"{', '.join(left)} {'was' if len(left) == 1 else 'were'} not measured ({next(iter(left.values()))})"
     if decision.unknown == "rounds":
-        counted = f"{evidence.rounds} round{'s' if evidence.rounds != 1 else ''}"
-        return f"{counted}; it takes {LEAST_ROUNDS} to say anything"
+        return f"{_rounds(evidence)}; it takes {LEAST_ROUNDS} to say anything"
     if decision.use == evidence.baseline:
         every = len(decision.open) == len(evidence.names) - 1 > 2
         may = "any of the others" if every else " or ".join(decision.open)
@@ -215,10 +266,9 @@ def _share(experiment: Experiment) -> list[tuple[str, str]]:
     return [("malloc", Share(**sampled).words())] if isinstance(sampled, dict) else []
 
 
-def nothing_to_win(experiment: Experiment, baseline: str) -> str:
+def nothing_to_win(experiment: Experiment, baseline: str) -> Card:
     """The whole answer for a program in which malloc does not matter."""
-    keep, sure = ("keep", f"{baseline}: {_share(experiment)[0][1]}"), ("sure", "not measured; --runs 10 does it anyway")
-    return Card(keep, (sure,)).text()
+    return Card(f"keep {baseline}: {_share(experiment)[0][1]}", (("sure", "not measured; --runs 10 does it anyway"),))
 
 
 def versions(result: Result) -> list[tuple[str, str]]:
@@ -252,21 +302,25 @@ def machine_lines(result: Result) -> list[tuple[str, str]]:
 
 def one_line(evidence: Evidence, decision: Decision) -> str:
     """The answer for one program in one sentence, memory beside time."""
-    base = evidence.baseline
-    head = Card(_answer(evidence, decision), ()).sentence
-    shown = decision.use if decision.use != base else _best_rival(evidence)
+    head, shown = _answer(evidence, decision), _shown(evidence, decision)
     if shown is not None:
         time = evidence.times[0]
         head += f"; {shown}: {_label(evidence, time)} {_change(evidence, shown, time)}{_memory(evidence, shown)}"
-    wide = [n for n in evidence.names[1:] if n not in decision.lost and not _is_close(evidence, n)]
-    same = [n for n in evidence.names[1:] if is_same(evidence.time(n, base))]
-    if same:
-        head += f"; as fast as {base} within 3 %: {', '.join(same)}"
-    if wide:
-        every = len(wide) == len(evidence.names) - 1 > 2
-        head += "; none is known within 3 %" if every else f"; not known within 3 %: {', '.join(wide)}"
+    head = "; ".join([head, *(said for _, said in _against(evidence, decision))])
     still = [] if decision.unknown else decision.open
     return head + (f"; not told apart from {decision.use}: {', '.join(still)}" if still else "")
+
+
+def _against(evidence: Evidence, decision: Decision) -> list[Line]:
+    """Who is as fast as the baseline, and of whom that is not known."""
+    base = evidence.baseline
+    wide = [n for n in evidence.names[1:] if n not in decision.lost and not _is_close(evidence, n)]
+    same = [n for n in evidence.names[1:] if is_same(evidence.time(n, base))]
+    lines = [("same", f"as fast as {base} within 3 %: {', '.join(same)}")] if same else []
+    if wide:
+        every = len(wide) == len(evidence.names) - 1 > 2
+        lines.append(("open", "none is known within 3 %" if every else f"not known within 3 %: {', '.join(wide)}"))
+    return lines
 
 
 def _memory(evidence: Evidence, name: str) -> str:
@@ -274,7 +328,7 @@ def _memory(evidence: Evidence, name: str) -> str:
     spec = evidence.experiment.specs.get(evidence.memory_figure)
     if spec is None:
         return ""
-    values = _values(evidence, name, evidence.memory_figure) if spec.unit == "KiB" else ""
+    values = f", {_values(evidence, name, evidence.memory_figure)}" if spec.unit == "KiB" else ""
     return f", memory {_change(evidence, name, evidence.memory_figure)}{values}"
 
 
@@ -286,15 +340,9 @@ def _overall(analysis: Analysis, count: int) -> list[tuple[str, str]]:
     """Each allocator that ran in all programs: CPU time and memory over all of them, the fastest first."""
     base, speeds = analysis.result.baseline, analysis.ranked.get("speed", {})
     names = sorted((n for n in speeds if n != base), key=lambda n: speeds[n].ratio)
-    said = [f"{name}: {_mean(analysis, name)}" for name in names[:MOST_NAMED]]
+    means = {name: _means(analysis, name).items() for name in names[:MOST_NAMED]}
+    said = [f"{n}: {', '.join(f'{what} {change(e)}' for what, (e, _) in them if e)}" for n, them in means.items()]
     return [("all", f"{count} programs, geometric mean: {'; '.join(said)}")] if said else []
-
-
-def _mean(analysis: Analysis, name: str) -> str:
-    """CPU time and memory over all programs."""
-    parts = {"CPU": analysis.ranked.get("speed", {}), "memory": analysis.ranked.get("memory", {})}
-    found = {what: scores[name].estimate for what, scores in parts.items() if name in scores}
-    return ", ".join(f"{what} {change(e)}" for what, e in found.items() if e is not None)
 
 
 def _best_in_most(decisions: Sequence[Decision], analysis: Analysis) -> tuple[str | None, tuple[int, int]]:
@@ -314,45 +362,69 @@ def _best_in_most(decisions: Sequence[Decision], analysis: Analysis) -> tuple[st
     return order[0], (among[order[0]], chosen[order[0]])
 
 
+def _merged(found: Sequence[tuple[str, Sequence[Line]]]) -> list[Line]:
+    """The lines of all programs, one for each word; what holds for several programs is said once."""
+    words: dict[str, dict[str, list[str]]] = {}
+    for program, lines in found:
+        for word, said in lines:
+            words.setdefault(word, {}).setdefault(said, []).append(program)
+    each = {word: [f"{', '.join(programs)}: {said}" for said, programs in of.items()] for word, of in words.items()}
+    return [(word, " | ".join(texts)) for word, texts in each.items()]
+
+
 def _of_jobs(found: Sequence[Evidence], analysis: Analysis, words: Sequence[str]) -> Card:
-    """A line for each program, and one for all."""
+    """A row for each program, and one for all."""
     result = analysis.result
     decisions = [decide(evidence) for evidence in found]
     base, count = found[0].baseline, len(found)
-    programs = tuple((e.experiment.id, one_line(e, d)) for e, d in zip(found, decisions, strict=True))
     use, times = _best_in_most(decisions, analysis)
-    overall = _overall(analysis, count)
-    if use is None:
-        more = f"; {overall[0][1].split('; ')[0]}" if overall else ""
-        answer: Line = (UNKNOWN, f"not known yet: no allocator is shown to be the best in most of {count} programs")
-        ways: dict[str, Adoption] = {}
-    else:
-        which = "best, or not shown to be worse than the best," if times[1] < times[0] else "best"
-        best = f"{which} in {times[0]} of {count} programs"
-        more = f"; geometric mean: {_mean(analysis, use)}" if use != base else ""
-        answer = ("keep", f"{use}: {best}") if use == base else _over_all(analysis, use, best)
-        ways = ways_of(next(p for p in result.peers if p.name == use), words)
-    lines: list[Line] = [*overall, *(line for e in found for line in _failures(e.experiment))]
+    which = "best" if times[1] == times[0] else "among the best"
+    best = f"{which} in {times[0]} of {count} programs" if use else "none is best in most"
+    speeds = {n: s for n, s in analysis.ranked.get("speed", {}).items() if n != base}
+    shown = use if use not in (None, base) else min(speeds, key=lambda n: speeds[n].ratio, default=None)
+    sentence, short = _over_all(analysis, use, shown, best, count)
+    ways = ways_of(next(p for p in result.peers if p.name == use), words) if use else {}
+    means = _means(analysis, shown)
+    cells = [change(mean) if (mean := means.get(what, (None,))[0]) else "" for what in PARTS]
+    over = {
+        what: {n: s.ratio for n, s in analysis.ranked.get(role, {}).items() if s.verdict == "worse"}
+        for what, role in PARTS.items()
+    }
+    rows, each = [], [(IN_ALL, _named_worse(over, base))]
+    for e, d in zip(found, decisions, strict=True):
+        rows.append(_row(e, d))
+        why = [("unknown", _why_unknown(e, d))] if d.unknown not in ("", "noise") else []
+        each.append((e.experiment.id, [*_facts(e, d), *_against(e, d), *why]))
+    rows.append((IN_ALL, short, shown or "", *cells, best))
+    lines: list[Line] = [*_overall(analysis, count), *_merged(each)]
     lines += [*versions(result), *machine_lines(result)]
     lines.append(("sure", f"{SURE}; {min(e.rounds for e in found)} rounds or more"))
     lines += _adopting(ways)
-    return Card(answer, tuple(lines), ways, programs, more)
+    return Card(sentence, tuple(lines), ways, _headings(found), tuple(rows))
 
 
-def _over_all(analysis: Analysis, use: str, best: str) -> Line:
-    """The answer for an allocator that is best in most programs: weighed as in one program, by the means over all."""
-    base = analysis.result.baseline
-    parts: dict[str, Role] = {"CPU": "speed", "memory": "memory"}
-    means = {what: analysis.ranked[role][use] for what, role in parts.items() if use in analysis.ranked.get(role, {})}
-    said: dict[str, Verdict] = {what: mean.verdict or "inconclusive" for what, mean in means.items()}
-    gain = max((1 - means[what].ratio for what in means if said[what] == "better"), default=0.0)
-    loss = max((means[what].ratio - 1 for what in means if said[what] == "worse"), default=0.0)
-    brings = ", ".join(_less_or_more(what, said[what], mean.ratio) for what, mean in means.items())
-    if not gain:
-        return UNKNOWN, f"not known yet: {use} is {best}, and not shown to be better over all ({brings})"
-    if loss > gain:
-        return CHOICE, f"{_trade(use, base, said.get('memory') == 'worse')}: {brings}; {best}"
-    return "use", f"{use} instead of {base}: {brings}; {best}"
+def _means(analysis: Analysis, name: str | None) -> Found:
+    """CPU time and memory of an allocator over all programs."""
+    means = {what: analysis.ranked.get(role, {}).get(name or "") for what, role in PARTS.items()}
+    return {what: (mean.estimate, mean.verdict or "inconclusive") for what, mean in means.items() if mean}
+
+
+def _over_all(analysis: Analysis, use: str | None, shown: str | None, best: str, count: int) -> tuple[str, str]:
+    """The headline over all programs and the answer in short: weighed as in one program, by the means over all."""
+    base, means = analysis.result.baseline, _means(analysis, shown)
+    changes = {said: [abs(e.ratio - 1) for e, v in means.values() if e and v == said] for said in ("better", "worse")}
+    gain, loss = (max(found, default=0.0) for found in changes.values())
+    over = f"over {count} programs"
+    if use == base:
+        return f"keep {base}: {best}", _short(base, base, False, False)
+    if use is None or not gain:
+        figures = [f"{shown}: {_brings(means, base)} {over}"] if shown else []
+        why = f"{use} is {best}, and not shown to be better over all"
+        why = why if use else f"no allocator is shown to be the best in most of {count} programs"
+        return "; ".join(figures if gain else [f"{UNKNOWN}: {why}", *figures]), UNKNOWN
+    larger = means["memory"][1] == "worse" if "memory" in means else False
+    opens = _trade(use, base, larger) if loss > gain else f"use {use} instead of {base}"
+    return f"{opens}: {_brings(means)} {over}", _short(use, base, False, loss > gain)
 
 
 def near(page: Path) -> str:
@@ -372,17 +444,20 @@ def _label(evidence: Evidence, figure: str) -> str:
 
 def _change(evidence: Evidence, name: str, figure: str) -> str:
     found = evidence.estimate(figure, name, evidence.baseline)
-    return change(found) if found.pairs > 1 else ONE_RUN
+    return change(found) + ("" if found.is_known else " (not bounded yet)") if found.pairs > 1 else ONE_RUN
 
 
-def _line(evidence: Evidence, name: str, figure: str) -> str:
-    """The change from the baseline, and both values. One pair of runs shows no change."""
-    if evidence.estimate(figure, name, evidence.baseline).pairs < 2:
-        return ONE_RUN
-    said = _change(evidence, name, figure)
-    if not evidence.estimate(figure, name, evidence.baseline).is_known:
-        said += " (not bounded yet)"
-    return said + _values(evidence, name, figure)
+def _all_values(evidence: Evidence, name: str) -> str:
+    """What was measured, and the changes that the row has not. One pair of runs shows none."""
+    parts = []
+    for figure in (*evidence.times, evidence.memory_figure):
+        in_row = figure in (evidence.times[0], evidence.memory_figure)
+        pairs = evidence.estimate(figure, name, evidence.baseline).pairs
+        said = [] if in_row else [_change(evidence, name, figure)]
+        said += [_values(evidence, name, figure)] if pairs > 1 else []
+        if any(said):
+            parts.append(f"{_label(evidence, figure)} {', '.join(filter(None, said))}")
+    return "; ".join(parts)
 
 
 def _values(evidence: Evidence, name: str, figure: str) -> str:
@@ -390,7 +465,7 @@ def _values(evidence: Evidence, name: str, figure: str) -> str:
     mine, theirs = (evidence.typical(n, figure) for n in (name, evidence.baseline))
     if spec is None or mine is None or theirs is None:
         return ""
-    return f", {show(mine, spec.unit)} instead of {show(theirs, spec.unit)}"
+    return f"{show(mine, spec.unit)} instead of {show(theirs, spec.unit)}"
 
 
 def _beside(evidence: Evidence, name: str, use: str) -> str:
@@ -417,8 +492,12 @@ def _some(texts: Sequence[str]) -> str:
     return "; ".join(texts[:MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
 
 
+def _rounds(evidence: Evidence) -> str:
+    return f"{evidence.rounds} round{'s' if evidence.rounds != 1 else ''}"
+
+
 def _sure(evidence: Evidence, decision: Decision, round_s: float, elapsed_s: float) -> str:
-    rounds = f"{evidence.rounds} round{'s' if evidence.rounds != 1 else ''} in {units.words(elapsed_s)}"
+    rounds = f"{_rounds(evidence)} in {units.words(elapsed_s)}"
     said = f"{SURE}; {rounds}"
     if decision.settled:
         return said

@@ -2,8 +2,9 @@
 
 import os
 import sys
+import textwrap
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.table import Table as Grid
+from rich.text import Text
 
 from freestone_lab.analysis.changes import Comparison, Objections
 from freestone_lab.analysis.claims import Row, Table, headline, percent, verdict_word
@@ -20,12 +22,13 @@ from freestone_lab.core import units
 from freestone_lab.core.result import Result
 from freestone_lab.engine.fitness import Finding
 from freestone_lab.engine.plan import Progress, Report
+from freestone_lab.report.card import Card
 from freestone_lab.report.export import cells_of, noise, verdict_of
 from freestone_lab.report.quantity import show
 from freestone_lab.workloads.suites import WorkloadRun
 
 PLAIN_WIDTH = 220
-WIDE = 66  # columns that each figure of a table takes
+GAP = 2  # columns between two cells
 _COLOURS = {"better": "green", "worse": "red", "same": "cyan", "inconclusive": "yellow"}
 
 
@@ -42,40 +45,70 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-def show_grid(out: Console, headings: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
-    """A table whose cells are never broken: a file gets lines of any length, a narrow terminal a block for each row."""
-    grid = Grid(
-        title=title or None, title_justify="left", title_style="bold", box=None, header_style="bold", pad_edge=False
-    )
-    for heading in headings:
-        grid.add_column(heading, no_wrap=True)
-    for row in rows:
-        grid.add_row(*map(escape, row))
-    wanted = out.measure(grid, options=out.options.update(max_width=1000)).maximum
-    if not out.is_terminal:
-        out.width = max(out.width, wanted)
-    if wanted <= out.width:
-        out.print(grid)
-        return
+def show_grid(
+    out: Console, headings: Sequence[str], rows: Sequence[Sequence[str | Text]], title: str = "", group: int = 0,
+    right: Collection[int] = (),
+) -> None:  # fmt: skip
+    """A table whose cells are never broken: a file gets lines of any length.
+
+    Where a terminal is too narrow, the columns after the first go into further blocks, `group` of them together if
+    that fits; where one column does not fit, and without a group, each row is a block.
+    """
     if title:
-        out.print(f"[bold]{escape(title)}[/]")
-    for first, *rest in rows:
-        out.print(f"[bold]{escape(first)}[/]")
+        out.print(f"[bold]{escape(title)}[/]", soft_wrap=True)
+    cells = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    sizes = [max((row[i].cell_len for row in cells), default=0) for i in range(len(headings))]
+    whole = [max(pair) for pair in zip(sizes, map(len, headings), strict=True)]
+    if not out.is_terminal and "COLUMNS" not in os.environ:
+        out.width = max(out.width, sum(whole) + GAP * len(whole))
+    blocks = _fold(whole, out.width, len(whole))
+    for named in (False, True) if group else ():
+        if blocks:
+            break
+        if named:  # a column may stand without the first one of its group: it is named after that
+            firsts = [headings[i - (i - 1) % group] if i else headings[0] for i in range(len(headings))]
+            headings = [h if h == first else f"{first}: {h}" for h, first in zip(headings, firsts, strict=True)]
+        whole = [max(size, *map(len, h.split())) for size, h in zip(sizes, headings, strict=True)]
+        blocks = _fold(whole, out.width, 1 if named else group)
+    for block in blocks:
+        grid = Grid(box=None, header_style="bold", pad_edge=False)
+        for i in block:
+            heading = "\n".join(textwrap.wrap(headings[i], whole[i]))
+            grid.add_column(escape(heading), no_wrap=True, justify="right" if i in right else "left")
+        for row in cells:
+            grid.add_row(*(row[i] for i in block))
+        out.print(grid)
+    for first, *rest in cells if not blocks else ():
+        out.print(Text(first.plain, "bold"), soft_wrap=True)
         for heading, cell in zip(headings[1:], rest, strict=True):
             if cell:
-                out.print(f"  {escape(heading)}: {escape(cell)}", soft_wrap=True)
+                out.print(Text(f"  {heading}: ").append_text(cell), soft_wrap=True)
+
+
+def _fold(sizes: Sequence[int], width: int, group: int) -> list[list[int]]:
+    """The columns of each block, the first column in all of them; none if some group does not fit."""
+    blocks: list[list[int]] = []
+    for start in range(1, len(sizes), group):
+        more = range(start, min(start + group, len(sizes)))
+        last = [*(blocks.pop() if blocks else [0]), *more]
+        blocks += [last] if _wide(sizes, last) <= width else [last[: -len(more)], [0, *more]]
+    blocks = [block for block in blocks if block != [0]]
+    return blocks if all(_wide(sizes, block) <= width for block in blocks) else []
+
+
+def _wide(sizes: Sequence[int], block: Sequence[int]) -> int:
+    return sum(sizes[i] + GAP for i in block) - GAP
 
 
 def show_table(out: Console, table: Table) -> None:
     """One experiment: medians with spread, change to the baseline with its interval, verdict; then every caveat."""
-    specs = table.experiment.specs
+    specs, title = table.experiment.specs, table.experiment.id
     names = [f for f in headline(table.experiment) if f in specs]
-    # On a narrow terminal each figure has a table of its own, so that no column is cut.
-    groups = [names] if out.width >= WIDE * len(names) else [[name] for name in names]
-    for group in groups:
-        out.print(_grid(table, group))
+    headings = ["allocator", *(h for n in names for h in (specs[n].label or n, "change (95 %)", "verdict")), "runs"]
+    rows = [[row.peer, *(c for n in names for c in _cells(table, row, n)), _runs(row)] for row in table.rows]
+    show_grid(out, headings, rows, title, 3, [i for i in range(1, len(headings)) if i % 3])
     if any(row.counts for row in table.rows):
-        out.print(_count_grid(table))
+        _show_counts(out, table)
     for row in table.rows:
         if row.status != "ok":
             out.print(f"  [red]{escape(row.peer)}: {row.status}[/]: {escape(row.detail)}")
@@ -85,54 +118,35 @@ def show_table(out: Console, table: Table) -> None:
         out.print(f"  note: {escape(text)}", style="dim")
 
 
-def _count_grid(table: Table) -> Grid:
+def _show_counts(out: Console, table: Table) -> None:
     """Counted once each, in passes of their own: no spread, no interval, and little noise."""
-    specs = table.experiment.specs
+    specs, base = table.experiment.specs, table.row(table.baseline)
     names = sorted({name for row in table.rows for name in row.counts})
-    grid = Grid(title=f"{escape(table.experiment.id)}, counted once", title_justify="left", title_style="bold")
-    grid.add_column("allocator", no_wrap=True)
-    for name in names:
-        grid.add_column(specs[name].label or name, justify="right")
-        grid.add_column(f"to {table.baseline}", justify="right", no_wrap=True)
-    base = table.row(table.baseline)
+    headings = ["allocator", *(h for n in names for h in (specs[n].label or n, f"to {table.baseline}"))]
+    rows = []
     for row in table.rows:
         if row.counts:
-            cells = [escape(row.peer)]
+            cells = [row.peer]
             for name in names:
                 value, other = row.counts.get(name), base.counts.get(name) if base else None
                 cells.append(show(value, specs[name].unit) if value is not None else "")
                 cells.append(percent(value / other) if value is not None and other and row is not base else "")
-            grid.add_row(*cells)
-    return grid
+            rows.append(cells)
+    show_grid(out, headings, rows, f"{table.experiment.id}, counted once", 2, range(1, len(headings)))
 
 
-def _grid(table: Table, names: Sequence[str]) -> Grid:
-    specs = table.experiment.specs
-    title = table.experiment.id if len(names) != 1 else f"{table.experiment.id}: {specs[names[0]].label or names[0]}"
-    grid = Grid(title=escape(title), title_justify="left", title_style="bold", box=None, pad_edge=False)
-    grid.add_column("allocator", overflow="fold")
-    for name in names:
-        grid.add_column(specs[name].label or name, justify="right", no_wrap=True)
-        grid.add_column("change (95 %)", justify="right", no_wrap=True)
-        grid.add_column("verdict", no_wrap=True)
-    grid.add_column("runs", justify="right", no_wrap=True)
-    for row in table.rows:
-        if row.status != "ok":
-            grid.add_row(escape(row.peer), f"[red]{row.status}[/]")
-            continue
-        cells = [escape(row.peer)]
-        for name in names:
-            cells += _cells(table, row, name)
-        grid.add_row(*cells, str(row.runs))
-    return grid
+def _runs(row: Row) -> str:
+    return str(row.runs) if row.status == "ok" else ""
 
 
-def _cells(table: Table, row: Row, name: str) -> list[str]:
+def _cells(table: Table, row: Row, name: str) -> list[str | Text]:
+    if row.status != "ok":
+        return [Text(row.status, "red"), "", ""]
     value, ratio, word = cells_of(table, row, name)
     cell = row.cells.get(name)
     if cell is None or cell.estimate is None:
         return [value, ratio, word]
-    return [value, ratio, f"[{'dim' if row.peer in table.controls else _COLOURS[cell.verdict]}]{word}[/]"]
+    return [value, ratio, Text(word, "dim" if row.peer in table.controls else _COLOURS[cell.verdict])]
 
 
 def show_served(out: Console, result: Result) -> None:
@@ -151,6 +165,15 @@ def show_served(out: Console, result: Result) -> None:
 def show_verdict(out: Console, table: Table) -> None:
     """The answer in one sentence."""
     out.print(f"[bold]Verdict[/] ({escape(table.experiment.id)}): {escape(verdict_of(table))}.")
+
+
+def show_card(out: Console, card: Card) -> None:
+    """The headline, the table, and the rest below it."""
+    out.print(Text(card.sentence, "bold"), soft_wrap=True)
+    if card.rows:
+        show_grid(out, card.headings, card.rows, group=1)
+    for word, said in card.lines:
+        out.print(f"{word:<9} {said}", markup=False, soft_wrap=True)
 
 
 def show_written(out: Console, paths: Sequence[Path]) -> None:
