@@ -210,7 +210,8 @@ def library(folder: Path, **faults: int) -> Path:
     out = folder / f"{name}.so"
     if not out.exists():
         # The dead store elimination of a compiler that knows what free does would undo the corruption.
-        compiled(out, FAULTY, *(f"-D{k}={v}" for k, v in ({"MALLOC_NS": 0, "FREE_NS": 0, "STRICT": 0} | faults).items()))
+        defined = {"MALLOC_NS": 0, "FREE_NS": 0, "STRICT": 0} | faults
+        compiled(out, FAULTY, *(f"-D{k}={v}" for k, v in defined.items()))
     return out
 
 
