@@ -273,13 +273,10 @@ def lines(
         axes.set_yscale("log")
     for curve in sorted(curves, key=lambda c: c.look.bold):
         if dots:  # lines without length and with round ends: a fifth of the bytes of markers
-            ends = [point for point in zip(curve.x, curve.y, strict=True) for _ in (Path.MOVETO, Path.LINETO)]
-            axes.add_patch(
-                PathPatch(
-                    Path(ends, [Path.MOVETO, Path.LINETO] * len(curve.x)), ec=curve.look.colour, fc="none", lw=4,
-                    capstyle="round", label=curve.name, gid=f"peer-{curve.look.slot}-line", zorder=3,
-                )
-            )  # fmt: skip
+            ends = [point for point in zip(curve.x, curve.y, strict=True) for _ in "ab"]
+            path = Path(ends, [Path.MOVETO, Path.LINETO] * len(curve.x))
+            look: Any = {"ec": curve.look.colour, "fc": "none", "lw": 4, "capstyle": "round", "label": curve.name}
+            axes.add_patch(PathPatch(path, gid=f"peer-{curve.look.slot}-line", zorder=3, **look))
             axes.autoscale_view()
             continue
         axes.plot(

@@ -3,29 +3,18 @@
 import math
 import re
 from collections.abc import Sequence
-from functools import partial
 from statistics import median
 from typing import Any
 
 from freestone_lab.core.result import Sample
 from freestone_lab.measure.samples import PROCESS_SPECS
 from freestone_lab.report import plots
-from freestone_lab.report.charts import (
-    SIZE,
-    Chart,
-    axis_unit,
-    every,
-    main_figures,
-    setting_words,
-    sweep_drawing,
-    worth_a_sweep,
-)
+from freestone_lab.report.charts import SIZE, Chart, axis_unit, setting_words, sweep_drawing, worth_a_sweep
 from freestone_lab.report.overview import ExperimentView, FigureView, swept
 from freestone_lab.report.plots import Curve, Look
 from freestone_lab.report.quantity import show, size_label, words
 
 LONGEST_SERIES = 160  # points drawn per curve
-MOST_ROUNDS = 200  # dots drawn per allocator
 MANY_EXPERIMENTS = 4  # a workload with more of them does not draw each one's memory curve
 FEW_EXPERIMENTS = 12  # a result with more of them draws the process's memory for programs only
 MEMORY_CURVE = "Resident memory over time"
@@ -94,33 +83,6 @@ def series_charts(view: ExperimentView, looks: dict[str, Look], siblings: int, a
         elif worth_a_sweep(figures[name]) and not any(swept(other, [name]) for other in figures):
             charts.append(swept_series(view, figures[name], curves))
     return charts
-
-
-def round_charts(view: ExperimentView, looks: dict[str, Look]) -> list[Chart]:
-    """A dot per run of the main figures: two speeds of the machine, drift and outliers show in no summary."""
-    return [chart for figure in main_figures(view) if (chart := round_chart(view, figure, looks))]
-
-
-def round_chart(view: ExperimentView, figure: FigureView, looks: dict[str, Look]) -> Chart | None:
-    runs: dict[str, list[tuple[float, float]]] = {}
-    for s in sorted(view.experiment.samples, key=lambda s: s.round):
-        if s.peer in looks and s.round > 0 and s.status == "ok" and figure.name in s.figures:
-            runs.setdefault(s.peer, []).append((s.round, s.figures[figure.name]))
-    rounds = max(map(len, runs.values()), default=0)
-    if rounds < 2:
-        return None
-    ys = [y for points in runs.values() for _, y in points]
-    scale, unit = axis_unit(ys, figure.spec.unit)
-    kept = {peer: thin(points, MOST_ROUNDS) for peer, points in runs.items()}
-    curves = [Curve(n, looks[n], [x for x, _ in p], [y * scale for _, y in p]) for n, p in kept.items()]
-    title = f"{figure.spec.label or words(figure.name)}, run by run"
-    title = title[:1].upper() + title[1:]
-    draw = partial(
-        plots.lines, curves, "round", unit, f"{title}, {view.experiment.id}", dots=True, height=2.4,
-        log_y=min(ys) > 0 and max(ys) > 5 * min(ys), x_ticks=every(sorted({x for c in curves for x in c.x}), 8),
-    )  # fmt: skip
-    note = "a dot per run" + (f", of {MOST_ROUNDS} of {rounds:,} rounds" if rounds > MOST_ROUNDS else "")
-    return Chart(title, lambda legend: draw(legend=legend), list(kept), [], note)
 
 
 def swept_series(view: ExperimentView, figure: FigureView, curves: list[Curve]) -> Chart:
