@@ -118,26 +118,30 @@ static void spare(void *p) {
 #endif
   (void)p;
 }
-void *malloc(size_t n) { return refused() ? 0 : spoil(__libc_malloc(n), n); }
-void *calloc(size_t a, size_t b) { return refused() ? 0 : __libc_calloc(a, b); }
+/* STRICT: every call that a standard lets an allocator refuse is refused. */
+void *malloc(size_t n) { return refused() || (STRICT && !n) ? 0 : spoil(__libc_malloc(n), n); }
+void *calloc(size_t a, size_t b) { return refused() || (STRICT && !(a && b)) ? 0 : __libc_calloc(a, b); }
 /* A realloc of a block waits like the allocation and the free that workloads count it as. */
 void *realloc(void *p, size_t n) {
   spare(p);
-  if (refused()) return 0;
+  if (refused() || (STRICT && !n)) return 0;
   if (p) wait_ns(FREE_NS);
   return __libc_realloc(p, n);
 }
 static void *aligned(size_t a, size_t n) {
-  if (refused()) return 0;
+  if (refused() || (STRICT && (!n || a == 0 || (a & (a - 1))))) return 0;
 #ifdef MISALIGN
   return (char *)__libc_memalign(a, n + a) + 8;
 #else
   return __libc_memalign(a, n);
 #endif
 }
-void *aligned_alloc(size_t a, size_t n) { return aligned(a, n); }
+void *aligned_alloc(size_t a, size_t n) { return STRICT && a && n % a ? 0 : aligned(a, n); }
 void *memalign(size_t a, size_t n) { return aligned(a, n); }
-int posix_memalign(void **out, size_t a, size_t n) { return (*out = aligned(a, n)) ? 0 : ENOMEM; }
+int posix_memalign(void **out, size_t a, size_t n) {
+  if (STRICT && a % sizeof(void *)) return EINVAL;
+  return (*out = aligned(a, n)) ? 0 : ENOMEM;
+}
 void free(void *p) {
   if (!p) return;
   atomic_fetch_add(&frees, 1);
@@ -147,6 +151,13 @@ void free(void *p) {
   return;
 #endif
   __libc_free(p);
+}
+#endif
+#if STRICT
+void free_sized(void *p, size_t n) { (void)n, free(p); }
+void free_aligned_sized(void *p, size_t a, size_t n) {
+  if (n % a) abort();  /* no block has that size */
+  free(p);
 }
 #endif
 #ifdef COUNT
@@ -194,12 +205,13 @@ def program() -> Path:
 
 
 def library(folder: Path, **faults: int) -> Path:
-    """A library with the given faults: NULL_AFTER, CRASH_AFTER, CORRUPT, MISALIGN, COUNT, MALLOC_NS, FREE_NS, ..."""
+    """A library with the given faults: NULL_AFTER, CRASH_AFTER, CORRUPT, MISALIGN, COUNT, STRICT, MALLOC_NS, ..."""
     name = "-".join(f"{k}{v}" for k, v in sorted(faults.items())) or "plain"
     out = folder / f"{name}.so"
     if not out.exists():
         # The dead store elimination of a compiler that knows what free does would undo the corruption.
-        compiled(out, FAULTY, *(f"-D{k}={v}" for k, v in ({"MALLOC_NS": 0, "FREE_NS": 0} | faults).items()))
+        defined = {"MALLOC_NS": 0, "FREE_NS": 0, "STRICT": 0} | faults
+        compiled(out, FAULTY, *(f"-D{k}={v}" for k, v in defined.items()))
     return out
 
 

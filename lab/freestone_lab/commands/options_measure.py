@@ -250,7 +250,8 @@ def doctor(parser: argparse.ArgumentParser) -> None:
 def peers(parser: argparse.ArgumentParser) -> None:
     """List every allocator that a program can be run under.
 
-    `peers install` installs Debian's and builds the newest releases of the others.
+    `peers install` installs Debian's and builds the newest of the others that a package carries. The newest release
+    known stands beside each version.
 
     Examples:
 
@@ -264,7 +265,9 @@ def peers(parser: argparse.ArgumentParser) -> None:
 
 
 def peers_install(parser: argparse.ArgumentParser) -> None:
-    """Install Debian's allocators and build the newest releases of the others.
+    """Install Debian's allocators and build the newest of the others that a package carries.
+
+    The newest release known stands beside each version.
 
     Examples:
 

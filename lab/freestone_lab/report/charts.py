@@ -22,6 +22,7 @@ NUMBERED = re.compile(r"^(?P<head>.*?)[_/. =-]?(?P<number>\d+)(?P<tail>[_/. ]?(b
 MANY_CURVES = 6  # with more of them, quartile bands would cover each other
 MOST_MARKERS = 120  # beyond it, dash and colour tell the curves apart
 FEWEST_POINTS = 3
+MOST_ROUNDS = 200  # dots drawn per allocator
 
 
 @dataclass(frozen=True)
@@ -236,3 +237,30 @@ def main_figures(view: ExperimentView, most: int = 2) -> list[FigureView]:
         if figure.headline and figure.name not in in_family:
             found.setdefault("memory" if figure.role == "memory" else "time", figure)
     return list(found.values())[:most]
+
+
+def round_charts(view: ExperimentView, looks: dict[str, Look]) -> list[Chart]:
+    """A dot per run of the main figures: two speeds of the machine, drift and outliers show in no summary."""
+    return [chart for figure in main_figures(view) if (chart := round_chart(view, figure, looks))]
+
+
+def round_chart(view: ExperimentView, figure: FigureView, looks: dict[str, Look]) -> Chart | None:
+    runs = [s for s in view.experiment.samples if s.round > 0 and s.status == "ok" and figure.name in s.figures]
+    rounds = sorted({float(s.round) for s in runs})
+    kept = every(rounds, MOST_ROUNDS)
+    scale, unit = axis_unit([s.figures[figure.name] for s in runs], figure.spec.unit)
+    curves = []
+    for peer, look in looks.items():
+        dots = {float(s.round): s.figures[figure.name] * scale for s in runs if s.peer == peer}
+        found = [x for x in kept if x in dots]
+        curves += [Curve(peer, look, found, [dots[x] for x in found])] if found else []
+    if len(rounds) < 2 or not curves:
+        return None
+    ys = [y for c in curves for y in c.y]
+    title = f"{figure.spec.label or words(figure.name)}, run by run"
+    draw = partial(
+        plots.lines, curves, "round", unit, f"{title}, {view.experiment.id}", dots=True, height=2.4,
+        log_y=min(ys) > 0 and max(ys) > 5 * min(ys), x_ticks=every(kept, 8),
+    )  # fmt: skip
+    note = "a dot per run" + (f", of {len(kept)} of {len(rounds):,} rounds" if len(kept) < len(rounds) else "")
+    return Chart(title[:1].upper() + title[1:], lambda legend: draw(legend=legend), [c.name for c in curves], [], note)

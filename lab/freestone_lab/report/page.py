@@ -201,7 +201,8 @@ def environment() -> jinja2.Environment:
         **{name: getattr(cells, name) for name in of_cells},
         **{name: getattr(quantity, name) for name in ("span", "ratio_within", "show_span")},
         order_of=order_of, Markup=Markup, pick=lambda table, keys: [table[key] for key in keys], status_words=STATUS,
-        wide=WIDE_TABLE, join_command=lambda command: shlex.join(str(word) for word in command),
+        wide=WIDE_TABLE, round_charts=charts.round_charts,
+        join_command=lambda command: shlex.join(str(word) for word in command),
     )  # fmt: skip
     return env
 

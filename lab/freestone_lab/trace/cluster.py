@@ -1,8 +1,9 @@
 """Runs replays on the workers of a Dask cluster: each experiment whole on one machine, one at a time on each.
 
 A worker starts `freestone replay` as a user would, with its own allocators and its own A/A control, and sends the
-result file back. So no comparison ever mixes machines, and the results of each machine form a file of their own. The
-experiments of a worker that is lost are done elsewhere; what is finished is stored, and `--resume` takes it up again.
+result file back. So no comparison ever mixes machines, and the results of each machine form a file of their own:
+workers of one host name must measure the same. The experiments of a worker that is lost are done elsewhere; what is
+finished is stored, and `--resume` takes it up again.
 """
 
 import fcntl
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from freestone_lab.analysis import joining
 from freestone_lab.core import outputs
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Result
@@ -126,8 +128,11 @@ def _add(results: dict[str, Result], machine: str, data: bytes, store: Path, req
     known = results.get(machine)
     if known is None:
         results[machine] = found
+    elif wrong := joining.mismatches(known, found):
+        raise UserError(
+            f"two workers of the host name {machine} do not measure the same: {'; '.join(wrong)}; "
+            "stop one of them, or give each machine a name of its own"
+        )
     else:
-        names = {peer.name for peer in known.peers}
-        known.peers += [peer for peer in found.peers if peer.name not in names]
         known.experiments += found.experiments
     save(results[machine], store / f"{machine}.json.gz")

@@ -49,6 +49,31 @@ def test_known_curves_get_their_own_drawings(suite_page: Path) -> None:
     assert "seconds</text>" in text
 
 
+def test_every_run_of_a_main_figure_is_a_dot_at_its_round() -> None:
+    """Two speeds of a machine, drift and outliers are in the samples, and in no median."""
+
+    def drawn(result: Result) -> tuple[str, dict[str, list[list[float]]]]:
+        both = re.findall(
+            r"<figcaption>([^<]+), run by run<span>(.*?)</span>(.*?)</figure>", render_report([result]), re.S
+        )
+        assert [title for title, *_ in both] == ["CPU time", "Peak memory"]
+        paths = re.findall(r'<g class="p p(\d+)"><path d="([^"]*)"', both[0][2])
+        dots = {slot: re.findall(r"M ([\d.]+) ([\d.]+)", path) for slot, path in paths}
+        return both[0][1], {slot: [[float(v) for v in dot] for dot in found] for slot, found in dots.items()}
+
+    result = synthetic.program()
+    ours = {s.round: s for s in result.experiments[0].samples if s.peer == "freestone"}
+    ours[3].status = "failed"
+    ours[7].figures["cpu"] *= 4
+    note, dots = drawn(result)
+    assert note == "a dot per run"
+    assert {slot: len(found) for slot, found in dots.items()} == {"0": 12, "1": 11, "2": 12, "3": 12, "4": 12}
+    assert [x for x, _ in dots["1"]] == [x for number, (x, _) in enumerate(dots["0"], 1) if number != 3]
+    assert min((y, slot, x) for slot, found in dots.items() for x, y in found)[1:] == ("1", dots["0"][6][0])
+    note, dots = drawn(synthetic.program(rounds=301))
+    assert note == "a dot per run, of 151 of 301 rounds" and {len(found) for found in dots.values()} == {151}
+
+
 def test_tables_have_captions_and_their_heads_a_scope(suite_page: Path, program_page: Path) -> None:
     described = behaviour.describe(events.read(corpus.traces(["lua"])[0]))
     pages = [page.read_text() for page in (suite_page, program_page, view.TEMPLATES / "profile.html")]

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import synthetic
 from trace_tools import BUILT, PROGRAM, record
 
 from freestone_lab.core import paths
 from freestone_lab.core.errors import UserError
 from freestone_lab.core.result import Result
-from freestone_lab.core.result_file import load
+from freestone_lab.core.result_file import load, save
 from freestone_lab.trace import cluster
 
-distributed = pytest.importorskip("distributed")
-pytestmark = [BUILT, pytest.mark.all]
 ARGUMENTS = ("--rounds", "2", "--seed", "7", "--only", "freestone")
 
 
@@ -33,6 +32,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> list[cluster.Work]:
 
 @pytest.fixture
 def local() -> Iterator[Any]:
+    distributed = pytest.importorskip("distributed")
     os.environ["PYTHONPATH"] = str(paths.root() / "lab")
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as made:
         yield made
@@ -55,6 +55,8 @@ def here(one: cluster.Work, tmp_path: Path) -> dict[str, tuple[object, dict[str,
     return counts(load(path))
 
 
+@BUILT
+@pytest.mark.all
 def test_two_workers_count_what_one_process_counts_and_go_on_when_one_is_killed(
     work: list[cluster.Work], local: Any, tmp_path: Path
 ) -> None:
@@ -86,9 +88,36 @@ def test_two_workers_count_what_one_process_counts_and_go_on_when_one_is_killed(
             cluster.run("tcp://127.0.0.1:1", [other], tmp_path / "store", said.append)
 
 
+@BUILT
+@pytest.mark.all
 def test_an_address_without_a_scheduler_is_named(
     work: list[cluster.Work], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("distributed")
     monkeypatch.setattr(cluster, "PATIENCE_S", 1)
     with pytest.raises(UserError, match="no scheduler answers"):
         cluster.run("tcp://127.0.0.1:1", work, tmp_path / "store", print)
+
+
+def test_workers_of_one_host_name_measure_the_same_or_are_refused(tmp_path: Path) -> None:
+    results: dict[str, Result] = {}
+
+    def come(name: str, machine: str = "node", **told: object) -> None:
+        made = synthetic.program(rounds=2)
+        made.experiments[0].id = f"replay/{name}"
+        made.fingerprint = {**made.fingerprint, **told}
+        save(made, tmp_path / "sent.json.gz")
+        cluster._add(results, machine, (tmp_path / "sent.json.gz").read_bytes(), tmp_path, "request")
+
+    come("one")
+    for told, said in (
+        ({"thp": "always"}, "the mode of huge pages: 'madvise' and 'always'"),
+        ({"libc": "glibc 2.44"}, "libc: 'glibc 2.36' and 'glibc 2.44'"),
+        ({"libraries": {"freestone": "ef" * 32}}, "another freestone"),
+    ):
+        with pytest.raises(UserError, match=f"host name node do not measure the same: {said}"):
+            come("two", **told)
+    come("two")
+    come("three", "other", thp="always")
+    stored = [[e.id for e in load(tmp_path / f"{name}.json.gz").experiments] for name in ("node", "other")]
+    assert stored == [["replay/one", "replay/two"], ["replay/three"]]

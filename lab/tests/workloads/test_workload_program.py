@@ -69,6 +69,12 @@ def test_every_allocator_gives_the_same_checksum_and_amount_of_work(workload: st
             assert (out.status, out.json["failures"]) == (0, 0), name
 
 
+@pytest.mark.parametrize("words", [[w] for w in tools.WORKLOADS] + [["aligned", "--call=aligned_alloc"]], ids=" ".join)
+def test_no_call_is_one_that_a_standard_lets_an_allocator_refuse(words: list[str], libraries: Path) -> None:
+    out = tools.small(*words, preload=tools.library(libraries, STRICT=1))
+    assert (out.status, out.json["failures"]) == (0, 0), out.stderr
+
+
 @pytest.mark.parametrize("workload", ["lifetimes", "ring", "cross", "larson", "cfrac-like"])
 def test_the_seed_decides_the_work(workload: str) -> None:
     first = tools.small(workload, "--seed=1").json["checksum"]

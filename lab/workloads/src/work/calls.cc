@@ -26,6 +26,9 @@ constexpr Touch kTouch = Touch::ends;
 
 void release(void* at, std::size_t) { std::free(at); }
 
+// C11 lets aligned_alloc refuse every other size.
+constexpr std::size_t multiple_of_64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 template <class New>
 void* no_throw(New made) {
   try {
@@ -152,7 +155,7 @@ void run_calls(const Args& args, Report& report) {
   const Timing timing = run_team(report, 1, [&](Lane& lane) {
     Calls calls(lane, report, args);
     const auto malloc_of = [](std::size_t n) { return std::malloc(n); };
-    const auto aligned_of = [](std::size_t n) { return std::aligned_alloc(64, n); };
+    const auto aligned_of = [](std::size_t n) { return std::aligned_alloc(64, multiple_of_64(n)); };
     const auto nothrow_of = [](std::size_t n) { return ::operator new(n, std::nothrow); };
     const auto nothrow_array_of = [](std::size_t n) { return ::operator new[](n, std::nothrow); };
     constexpr std::align_val_t k64{64};
@@ -160,8 +163,7 @@ void run_calls(const Args& args, Report& report) {
     calls.pairs("calloc", nullptr, 1, [](std::size_t n) { return std::calloc(1, n); }, release);
     calls.pairs("realloc_null", nullptr, 1, [](std::size_t n) { return std::realloc(nullptr, n); }, release);
     calls.pairs("reallocarray_null", nullptr, 1, [](std::size_t n) { return ::reallocarray(nullptr, 1, n); }, release);
-    calls.pairs(
-        "aligned_alloc_64", nullptr, 64, [&](std::size_t n) { return aligned_of((n + 63) / 64 * 64); }, release);
+    calls.pairs("aligned_alloc_64", nullptr, 64, aligned_of, release);
     calls.pairs("posix_memalign_64", nullptr, 64, posix_memalign_of<64>, release);
     calls.pairs("posix_memalign_4096", nullptr, 4096, posix_memalign_of<4096>, release);
     calls.pairs("memalign_32", nullptr, 32, [](std::size_t n) { return ::memalign(32, n); }, release);
@@ -169,7 +171,7 @@ void run_calls(const Args& args, Report& report) {
     calls.pairs(nullptr, sized ? "free_sized" : nullptr, 1, malloc_of,
                 sized ? [](void* at, std::size_t n) { ::free_sized(at, n); } : release);
     calls.pairs(nullptr, sized ? "free_aligned_sized" : nullptr, 64, aligned_of,
-                sized ? [](void* at, std::size_t n) { ::free_aligned_sized(at, 64, n); } : release);
+                sized ? [](void* at, std::size_t n) { ::free_aligned_sized(at, 64, multiple_of_64(n)); } : release);
     calls.pairs(
         "new", "delete", 1, [](std::size_t n) { return no_throw([=] { return ::operator new(n); }); },
         [](void* at, std::size_t) { ::operator delete(at); });
