@@ -4,8 +4,6 @@ Two files come from two sittings, perhaps on two machines. So a peer is compared
 ran in the same rounds; only the baseline itself, or `absolute`, compares plain values.
 """
 
-from __future__ import annotations
-
 import difflib
 import math
 import re

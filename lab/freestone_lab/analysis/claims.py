@@ -3,8 +3,6 @@
 Renderers (terminal, HTML, exports) read these types and compute nothing themselves.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field

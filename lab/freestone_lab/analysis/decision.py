@@ -11,8 +11,6 @@ The statements about all pairs and figures hold together, after every round (`se
 run any more. Once the choice is settled, those run on whose ratio to the baseline is not known well enough.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ All functions are pure. Ratios are other / baseline, so below 1 means less than 
 `sequential`; those of two sittings are joined by Zou and Donner (2008), "MOVER".
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ its library, the mode of huge pages, and of each experiment that both have the p
 machines may differ; that is said.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

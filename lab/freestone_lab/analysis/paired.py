@@ -1,7 +1,5 @@
 """The samples of one experiment that count, and the ratio of two peers over the rounds that they share."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 

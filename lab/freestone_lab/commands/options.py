@@ -82,7 +82,7 @@ COMMANDS: dict[str, Command] = {
     "docs": Command(options_tree.docs, "docs"),
 }
 ALIASES = {"attacks": "bench attacks"}
-OUTPUTS = {"output", "report", "json", "csv", "markdown", "gbench"}  # options that name a file to write
+OUTPUTS = {"output", "report", "json", "csv", "markdown"}  # options that name a file to write
 PAGE = (".html", ".htm")  # the endings of a page's name; it may have none
 PROFILE = (*PAGE, ".json", ".pb", ".pb.gz", ".collapsed")
 ENDINGS = {"profile": PROFILE, "profile show": PROFILE, "profile diff": PAGE, "report": PAGE, "trace stats": PAGE}

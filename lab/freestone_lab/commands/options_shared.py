@@ -78,7 +78,6 @@ def exports(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="the result file (.json or .json.gz)")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="every sample as a row")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="the tables as Markdown")
-    parser.add_argument("--gbench", type=Path, metavar="FILE", help="Google-Benchmark JSON")
     parser.add_argument("-o", "--report", type=Path, metavar="report.html", help="where the page goes")
     open_page(parser)
 

@@ -148,8 +148,8 @@ def trace_anonymise(parser: argparse.ArgumentParser) -> None:
 
 
 def trace_import(parser: argparse.ArgumentParser) -> None:
-    """Write another tool's record as a trace: glibc's mtrace, heaptrack's data (as it is, or unpacked), or the text
-    of `ltrace -e malloc+free+realloc+calloc`. Such a record has one thread.
+    """Write another tool's record as a trace: glibc's mtrace, or heaptrack's data (as it is, or unpacked). Such a
+    record has one thread.
 
     Example:
 

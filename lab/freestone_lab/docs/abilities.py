@@ -3,8 +3,6 @@
 Its rows are the figures of the suite `hardening`, in the words below.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from statistics import median

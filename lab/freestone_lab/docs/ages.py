@@ -4,8 +4,6 @@ A page names the version of each result that it cites by path. No text follows f
 so a change needs no new results; a release needs results of its own version and code.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

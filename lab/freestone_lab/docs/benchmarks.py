@@ -3,8 +3,6 @@
 The same results give the same bytes. `outdated` tells what the repository's copy lacks, so a test can check it.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

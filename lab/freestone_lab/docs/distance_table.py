@@ -1,7 +1,5 @@
 """How far each allocator is from the best one of each experiment, and the rows in which one is farthest behind."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf

@@ -1,7 +1,5 @@
 """How to make a document: templates, sections between marked lines, and the check that the repository is up to date."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import textwrap

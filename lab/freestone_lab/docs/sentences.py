@@ -4,8 +4,6 @@ This file holds each sentence with `{}` for its figures; the document holds it w
 them in. Line breaks do not matter. Between the document's lines of `results` it says which results they are of.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Callable

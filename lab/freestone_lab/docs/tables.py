@@ -3,8 +3,6 @@
 A table stands in its document between the marked lines of its name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -21,13 +19,11 @@ from freestone_lab.core.result_file import load
 from freestone_lab.docs import abilities, ages
 from freestone_lab.docs.pages import below, cell_text, command_text, grid, stored, with_section, wrapped
 from freestone_lab.host import real_programs
-from freestone_lab.report.svg import WIDTH, finish, slot_colour, standalone
 from freestone_lab.workloads import mitigation_costs
 
 ATTACKS, COMPATIBILITY, COSTLY, PROGRAMS, TORTURE, TRACE = (
     Path(f"docs/{name}.md") for name in ("ATTACKS", "COMPATIBILITY", "HARDENING-COSTS", "PROGRAMS", "TORTURE", "TRACE")
 )
-PLOT = Path("docs/plots/mitigations-cost.svg")
 JUDGED = {"same": "same", "differs": "**differs**", "fails": "**fails**"}
 TIMED = {
     "test_a_server_hardly_notices[redis]": "redis, 8 commands at a time",
@@ -56,8 +52,6 @@ def documents(root: Path) -> dict[Path, str]:
             found = table.read(root / table.result)
             text = f"{table.text(found)}\n\n{ages.note(root, table.result)}"
             made[table.document] = with_section(page, table.document, table.name, text)
-            if table.text is mitigations:
-                made[PLOT] = mitigations_drawing(found)
     return made
 
 
@@ -81,32 +75,11 @@ def mitigations(result: Result) -> str:
         "geometric means of paired rounds). A mitigation that needs the trailer is built with it; the number in "
         "brackets is what the mitigation adds by itself."
     )
-    shown = below(said, ["mitigation", *(c.title for c in costs)], rows)
-    return f"{shown}\n\n![What each mitigation costs](plots/{PLOT.name})"
+    return below(said, ["mitigation", *(c.title for c in costs)], rows)
 
 
 def _variants() -> list[mitigation_costs.Variant]:
     return mitigation_costs.variants(mitigation_costs.policy_text(paths.root()))
-
-
-def mitigations_drawing(result: Result) -> str:
-    """Bars: what each mitigation adds to the fast build's time, or to the trailer's where it needs that."""
-    from matplotlib.figure import Figure
-
-    costs, wanted = mitigation_costs.costs(result), _variants()
-    figure = Figure(figsize=(WIDTH, 0.55 * len(wanted) + 0.9))
-    axes = figure.add_subplot()
-    height = 0.8 / max(len(costs), 1)
-    for slot, cost in enumerate(costs):
-        added = [cost.ratios.get(v.name, 1.0) - cost.ratios.get(v.base, 1.0) for v in wanted]
-        places = [row + slot * height for row in range(len(wanted))]
-        axes.barh(places, [100 * a for a in added], height, label=cost.title, color=slot_colour(slot + 1))
-    axes.set_yticks([row + 0.4 - height / 2 for row in range(len(wanted))], [v.name for v in wanted])
-    axes.invert_yaxis()
-    axes.set_xlabel("added time, % of the fast build's")
-    axes.legend(frameon=False, fontsize=9)
-    figure.tight_layout()
-    return standalone(finish(figure, "What each mitigation costs")) + "\n"
 
 
 def attacks(result: Result) -> str:

@@ -1,7 +1,5 @@
 """The section of docs/BENCHMARKS.md about recorded programs, made from what `freestone bench traces` stored."""
 
-from __future__ import annotations
-
 from math import exp, log
 from statistics import fmean, median
 from typing import Any

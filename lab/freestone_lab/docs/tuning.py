@@ -1,7 +1,5 @@
 """docs/TUNING.md, made only from the allocator's option table."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

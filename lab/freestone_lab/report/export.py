@@ -1,12 +1,10 @@
-"""A result in other tools' formats: CSV (every sample), Markdown (the tables), Google-Benchmark JSON."""
+"""A result in other tools' formats: CSV (every sample), Markdown (the tables)."""
 
 import csv
 import io
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from freestone_lab.analysis.claims import Row, Table, change, headline, verdict_word
 from freestone_lab.analysis.decision import decide, evidence_of
@@ -14,8 +12,6 @@ from freestone_lab.core import outputs
 from freestone_lab.core.result import Result
 from freestone_lab.report.card import one_line
 from freestone_lab.report.quantity import show
-
-_NANOSECONDS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 
 
 def verdict_of(table: Table) -> str:
@@ -92,53 +88,9 @@ def markdown(tables: Sequence[Table]) -> str:
     return "\n".join(lines)
 
 
-def google_benchmark(result: Result) -> dict[str, Any]:
-    """The JSON that Google Benchmark's compare.py reads: one iteration entry per good sample, in nanoseconds."""
-    cpu = result.fingerprint.get("cpu", {})
-    benchmarks: list[dict[str, Any]] = []
-    for experiment in result.experiments:
-        for s in experiment.samples:
-            if s.status != "ok" or s.round < 1 or "wall" not in s.figures:
-                continue
-            name = f"{experiment.id}/{s.peer}"
-            scale = _NANOSECONDS[experiment.specs["wall"].unit]
-            benchmarks.append(
-                {
-                    "name": name,
-                    "run_name": name,
-                    "run_type": "iteration",
-                    "repetitions": sum(o.peer == s.peer and o.round > 0 for o in experiment.samples),
-                    "repetition_index": s.round - 1,
-                    "threads": 1,
-                    "iterations": 1,
-                    "real_time": s.figures["wall"] * scale,
-                    "cpu_time": s.figures.get("cpu", 0.0) * scale,
-                    "time_unit": "ns",
-                    **{k: v for k, v in s.figures.items() if k not in ("wall", "cpu")},
-                }
-            )
-    return {
-        "context": {
-            "date": result.created,
-            "host_name": "",
-            "executable": " ".join(result.command),
-            "num_cpus": result.fingerprint.get("cpus", 0),
-            "mhz_per_cpu": round(float(cpu.get("cpu MHz") or 0)),
-            "cpu_scaling_enabled": result.fingerprint.get("governor", "") not in ("", "performance"),
-            "load_avg": [result.fingerprint.get("load", 0.0)],
-            "library_build_type": "release",
-        },
-        "benchmarks": benchmarks,
-    }
-
-
-def write_google_benchmark(result: Result, _: Sequence[Table], path: Path) -> None:
-    outputs.write_whole(path, json.dumps(google_benchmark(result), indent=1))
-
-
 def write_markdown(_: Result, tables: Sequence[Table], path: Path) -> None:
     outputs.write_whole(path, markdown(tables))
 
 
 # By the option that names the file.
-FORMS = {"csv": write_csv, "markdown": write_markdown, "gbench": write_google_benchmark}
+FORMS = {"csv": write_csv, "markdown": write_markdown}

@@ -6,8 +6,6 @@ workloads, and compared in pairs like any other figure; below 1 is better. So a 
 the geometric mean over these workloads.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Reads what other tools recorded: glibc's mtrace, heaptrack's data, ltrace's text. One thread, and no time but order.
+"""Reads what other tools recorded: glibc's mtrace, heaptrack's data. One thread, and no time but order.
 
 An address that is made again without having been freed is taken as freed; a free of what nobody made is left out.
 """
@@ -34,7 +34,7 @@ def read(path: Path) -> Trace:
     lines = data.decode(errors="replace").splitlines()
     form = _form(lines)
     if form is None:
-        raise UserError(f"{path}: expected glibc's mtrace, heaptrack's data or ltrace's text")
+        raise UserError(f"{path}: expected glibc's mtrace or heaptrack's data")
     calls = list(_READERS[form](lines))
     if not calls:
         raise UserError(f"{path}: no allocation call was found in it")
@@ -61,8 +61,6 @@ def _form(lines: list[str]) -> str | None:
             return "mtrace"
         if re.match(r"v [0-9a-f]+ [0-9a-f]+$", line):
             return "heaptrack"
-        if re.search(r"\b(malloc|calloc|realloc)\(.*\)\s*=\s*(0x|0$|nil)", line):
-            return "ltrace"
     return None
 
 
@@ -104,28 +102,7 @@ def _heaptrack(lines: list[str]) -> Iterator[Call]:
             yield Kind.FREE, numbers[0], 0, 0
 
 
-def _ltrace(lines: list[str]) -> Iterator[Call]:
-    for line in lines:
-        match = re.search(r"\b(malloc|calloc|realloc|free)\(([^)]*)\)\s*=\s*(\S+)", line)
-        if not match:
-            continue
-        words = [word.strip() for word in match[2].split(",")]
-        try:
-            numbers = [0 if word == "nil" else int(word, 0) for word in words]
-            result = 0 if match[3].startswith(("<", "nil")) else int(match[3], 0)
-        except ValueError:
-            continue
-        if match[1] == "free" and numbers[0]:
-            yield Kind.FREE, numbers[0], 0, 0
-        elif match[1] == "malloc" and result:
-            yield Kind.MALLOC, result, numbers[0], 0
-        elif match[1] == "calloc" and result and len(numbers) == 2:
-            yield Kind.CALLOC, result, numbers[0] * numbers[1], 0
-        elif match[1] == "realloc" and result and len(numbers) == 2:
-            yield Kind.REALLOC if numbers[0] else Kind.REALLOC_NULL, result, numbers[1], numbers[0]
-
-
-_READERS = {"mtrace": _mtrace, "heaptrack": _heaptrack, "ltrace": _ltrace}
+_READERS = {"mtrace": _mtrace, "heaptrack": _heaptrack}
 
 
 def _trace(path: Path, form: str, calls: list[Call]) -> Trace:

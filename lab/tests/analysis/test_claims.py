@@ -1,7 +1,5 @@
 """From samples to claims: failures never become figures, peers never mix, the sentence says what the table shows."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ The stated error rate is of all statements together, after every round: `wrong` 
 interval of any pair, at any look, missed the truth.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

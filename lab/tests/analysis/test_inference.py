@@ -1,7 +1,5 @@
 """What a ratio lets us say: four verdicts, the A/A control, two sittings. Simulations stand in test_known_costs.py."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

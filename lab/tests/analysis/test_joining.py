@@ -1,7 +1,5 @@
 """Results of two labs become one only where both measured the same; otherwise the error says what differs."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections.abc import Callable

@@ -5,8 +5,6 @@ Intervals and answers come from the functions that every table, card and drawing
 runs; both runs of a pair have it.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

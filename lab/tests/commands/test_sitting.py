@@ -26,7 +26,7 @@ def test_every_experiment_is_analysed_once(
 
     monkeypatch.setattr(claims, "table_of", counted)
     monkeypatch.chdir(tmp_path)
-    files = {name: tmp_path / f"out.{name}" for name in ("json", "csv", "markdown", "gbench")}
+    files = {name: tmp_path / f"out.{name}" for name in ("json", "csv", "markdown")}
     to = places.places("compare", Namespace(report=tmp_path / "out.html", open_page=False, **files))
     assert sitting.finish(Outcome(result, interrupted=False), to, []) == os.EX_OK
     assert seen == [e.id for e in result.experiments]

@@ -1,6 +1,7 @@
 """Result files: what is written comes back, and what is wrong is named by file, field and expectation."""
 
 import copy
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ GOOD = Result(
                 Sample("glibc again", 1, "ok", figures={"wall": 2}),
                 Sample("own", 1, "failed", "exit status 1", counts={"failures": 3}),
             ],
+            rounds_fixed=False,
         )
     ],
 )
@@ -36,6 +38,19 @@ GOOD = Result(
 def test_what_is_saved_is_loaded(tmp_path: Path, name: str) -> None:
     save(GOOD, tmp_path / name)
     assert load(tmp_path / name) == GOOD
+
+
+@pytest.mark.parametrize(
+    ("command", "caveat", "fixed"),
+    [("bench full", "", True), ("bench full --budget 5m", "", False), ("compare --rounds 9", "", True),
+     ("compare", "", False), ("bench full", "interrupted: fewer rounds than planned", False)],
+)  # fmt: skip
+def test_a_file_of_an_older_release_says_by_its_command_whether_rounds_were_fixed(
+    tmp_path: Path, command: str, caveat: str, fixed: bool
+) -> None:
+    old = dataclasses.replace(GOOD.experiments[0], rounds_fixed=None, caveats=[caveat])
+    save(dataclasses.replace(GOOD, command=["freestone", *command.split()], experiments=[old]), tmp_path / "old.json")
+    assert load(tmp_path / "old.json").experiments[0].rounds_fixed is fixed
 
 
 def _written(tmp_path: Path, value: object) -> Path:

@@ -1,7 +1,5 @@
 """The table of abilities: what never happened and what failed stand out, and each figure has words."""
 
-from __future__ import annotations
-
 import re
 
 import workload_tools as tools

@@ -1,7 +1,5 @@
 """A page names the version of its figures; the hash decides whether they are of a release's code."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

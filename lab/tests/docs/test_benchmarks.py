@@ -1,7 +1,5 @@
 """docs/BENCHMARKS.md and its drawings come from the stored results, and the committed ones are up to date."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import xml.etree.ElementTree as ElementTree

@@ -3,8 +3,6 @@
 Symbols are looked for as words in the sources; words of other projects stand in EXTERNAL.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

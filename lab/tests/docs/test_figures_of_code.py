@@ -5,8 +5,6 @@ behind it, is the value of that constant or the default of that option. So a fig
 The outputs that a page shows have the words of real outputs.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

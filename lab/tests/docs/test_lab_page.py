@@ -1,7 +1,5 @@
 """docs/LAB.md is complete: the fields of a result file, schemas, budgets, settings of peers, exit statuses."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

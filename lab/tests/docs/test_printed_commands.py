@@ -3,8 +3,6 @@
 In the usual run the clone has this tree's build, and only what takes seconds is run. The long form builds a clone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import itertools

@@ -7,8 +7,6 @@ shell commands behind "It works" then ends with status 0.
 Three of them, as commits of a clone, pass what judges an addition, with nothing deleted elsewhere.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

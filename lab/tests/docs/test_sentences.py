@@ -1,7 +1,5 @@
 """Figures in the prose of documents follow from the stored results."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

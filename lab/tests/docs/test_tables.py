@@ -1,7 +1,5 @@
 """The tables that stored results give: the worst stands out, and what failed or was not judged is named."""
 
-from __future__ import annotations
-
 from typing import Any
 from xml.etree import ElementTree
 

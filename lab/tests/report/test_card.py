@@ -74,7 +74,7 @@ def noisy(name: str, fast: float, lean: float, rounds: int = 30) -> Experiment:
     """Time in which a fifth more or less is chance; 9 and 20 % more memory."""
     found, generator = job(name, {"fast": (fast, 1.09), "lean": (lean, 1.2)}, rounds), random.Random(name)
     for sample in found.samples:
-        sample.figures["wall"] *= generator.gauss(1, 0.12)
+        sample.figures["wall"] *= generator.gauss(1, 0.16)
     return found
 
 

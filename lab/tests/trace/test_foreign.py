@@ -28,19 +28,11 @@ t 1a 0
 c 5
 - 4056e0
 """
-LTRACE = """app->malloc(32) = 0x4056b0
-app->calloc(3, 16) = 0x4056e0
-app->realloc(0x4056b0, 1024) = 0x405720
-app->free(0x4056e0) = <void>
-app->free(nil) = <void>
-"""
 
-
-MALLOC, CALLOC, REALLOC, FREE = Kind.MALLOC, Kind.CALLOC, Kind.REALLOC, Kind.FREE
+MALLOC, REALLOC, FREE = Kind.MALLOC, Kind.REALLOC, Kind.FREE
 SAID = {
     "mtrace": (MTRACE, [(MALLOC, 0x20, -1), (MALLOC, 0x30, -1), (REALLOC, 0x400, 0), (FREE, 0, 1)]),
     "heaptrack": (HEAPTRACK, [(MALLOC, 0x20, -1), (MALLOC, 0x30, -1), (FREE, 0, 0), (FREE, 0, 1)]),
-    "ltrace": (LTRACE, [(MALLOC, 32, -1), (CALLOC, 48, -1), (REALLOC, 1024, 0), (FREE, 0, 1)]),
 }
 
 

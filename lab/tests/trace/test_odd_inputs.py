@@ -174,8 +174,6 @@ DAMAGED = {
     "mtrace, size": (b"= Start\n@ a:[0x1] + 0x10 0x" + b"f" * 40 + b"\n", "a size or an address in it is impossible"),
     "mtrace, address": (b"= Start\n@ a:[0x1] + 0x" + b"f" * 40 + b" 0x10\n", "impossible"),
     "heaptrack, size": (b"v 1 2\n+ " + b"f" * 20 + b" 1 10\n", "impossible"),
-    "ltrace, size": (b"malloc(99999999999999999999999) = 0x10\n", "impossible"),
-    "ltrace, product": (b"calloc(99999999999, 99999999999) = 0x10\n", "impossible"),
 }
 
 

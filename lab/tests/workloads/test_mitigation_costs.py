@@ -47,10 +47,3 @@ def test_costs_are_ratios_to_the_fast_build_and_to_the_trailer() -> None:
     assert "| `trailer` | 1.50 | 1.50 |" in text
     assert "| `quarantine` | 1.80 (+0.30) | 1.80 (+0.30) |" in text
     assert "| glibc | 1.20 | 1.20 |" in text
-
-
-def test_the_drawing_names_every_mitigation() -> None:
-    result = result_of({"freestone": 10.0, "trailer": 15.0})
-    drawn = tables.mitigations_drawing(result)
-    names = [v.name for v in mitigation_costs.variants(mitigation_costs.policy_text(paths.root()))]
-    assert drawn.startswith("<svg") and all(name in drawn for name in names)
