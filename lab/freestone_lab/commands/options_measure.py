@@ -250,8 +250,7 @@ def doctor(parser: argparse.ArgumentParser) -> None:
 def peers(parser: argparse.ArgumentParser) -> None:
     """List every allocator that a program can be run under.
 
-    `peers install` installs Debian's and builds the newest of the others that a package carries. The newest release
-    known stands beside each version.
+    `peers install` installs Debian's and builds the newest releases of the others.
 
     Examples:
 
@@ -265,9 +264,7 @@ def peers(parser: argparse.ArgumentParser) -> None:
 
 
 def peers_install(parser: argparse.ArgumentParser) -> None:
-    """Install Debian's allocators and build the newest of the others that a package carries.
-
-    The newest release known stands beside each version.
+    """Install Debian's allocators and build the newest releases of the others.
 
     Examples:
 

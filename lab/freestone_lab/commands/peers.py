@@ -9,8 +9,6 @@ from freestone_lab.peers import discover
 from freestone_lab.peers import install as peers_install
 from freestone_lab.report import terminal
 
-NEWEST = "newest known"
-
 
 def run(options: Namespace) -> None:
     found = [peer for peer in discover.discover(options.given) if options.controls or peer.kind != "control"]
@@ -32,18 +30,16 @@ def install(options: Namespace) -> int:
         print(json.dumps([dataclasses.asdict(outcome) for outcome in outcomes], indent=1))
     else:
         rows = [dataclasses.astuple(outcome) for outcome in outcomes]
-        terminal.show_grid(terminal.console(), ("allocator", "outcome", "detail", NEWEST), rows)
+        terminal.show_grid(terminal.console(), ("allocator", "outcome", "detail"), rows)
     return 1 if any(outcome.status == "failed" for outcome in outcomes) else 0
 
 
 def _print_peers(found: list[Peer]) -> None:
-    released = peers_install.newest()
-    headings = ("allocator", "version", NEWEST, "from", "build-id", "names", "path")
+    headings = ("allocator", "version", "from", "build-id", "names", "path")
     rows = [
-        (p.name, p.version, released.get(p.name, ""), p.origin, p.build_id[:12], str(len(p.exports)),
-         p.path or "(the program's own)")
+        (p.name, p.version, p.origin, p.build_id[:12], str(len(p.exports)), p.path or "(the program's own)")
         for p in found
-    ]  # fmt: skip
+    ]
     terminal.show_grid(terminal.console(), headings, rows)
     missing = ", ".join(name for name in peers_install.installable() if name not in _present(found))
     if missing:

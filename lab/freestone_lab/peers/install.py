@@ -1,9 +1,9 @@
-"""Installs missing allocators: Debian's packages by apt, the newest that a package carries from the sources of crates.
+"""Installs missing allocators: Debian's packages by apt, the newest releases from the sources of crates.
 
-lab/peers/newest.toml holds the newest releases known. cargo only downloads. lab/peers/Cargo.toml names the crates and
-their versions. The peer's own build then builds it if the crate carries one; otherwise lab/peers/CMakeLists.txt does,
-with that build's flags. A peer counts as installed once a probe process has shown that it serves every name that it
-exports. A failure is reported with the reason, and the others go on.
+cargo only downloads. lab/peers/Cargo.toml names the crates and their versions. The peer's own build then builds it if
+the crate carries one; otherwise lab/peers/CMakeLists.txt does, with that build's flags. A peer counts as installed once
+a probe process has shown that it serves every name that it exports. A failure is reported with the reason, and the
+others go on.
 """
 
 import datetime
@@ -12,9 +12,8 @@ import os
 import re
 import shutil
 import subprocess
-import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -60,7 +59,6 @@ class Outcome:
     name: str
     status: str
     detail: str
-    newest: str = ""  # the newest release known, where there are releases
 
 
 def _run(command: Sequence[str | os.PathLike[str]], folder: Path, log: Path, env: dict[str, str] | None = None) -> None:
@@ -184,11 +182,6 @@ def packages() -> dict[str, str]:
     return {entry.name: entry.package for entry in discover.PACKAGED} | {"scudo": discover.SCUDO_PACKAGE}
 
 
-def newest() -> dict[str, str]:
-    """The newest release known of each allocator that has releases; a package may carry an older one."""
-    return tomllib.loads((_peers_folder() / "newest.toml").read_text())
-
-
 def installable() -> list[str]:
     """Every name that `install` knows."""
     return [*packages(), *(recipe.name for recipe in RECIPES), CONTROLS_NAME]
@@ -291,16 +284,14 @@ def install(
     keep = {name for name in wanted if name in present and (not force or name in packages())}
     outcomes = [Outcome(name, "present", _origin(name)) for name in wanted if name in keep]
     todo = [name for name in wanted if name not in keep]
-    released = newest()
     if dry_run:
-        outcomes += [Outcome(name, "would install", _plan(name)) for name in todo]
-        todo = []
+        return outcomes + [Outcome(name, "would install", _plan(name)) for name in todo]
     outcomes += _install_packages([name for name in todo if name in packages()], progress)
     outcomes += _install_built([recipe for recipe in RECIPES if recipe.name in todo], progress)
     if CONTROLS_NAME in todo:
         progress(CONTROLS_NAME)
         outcomes.append(_attempt(CONTROLS_NAME, _build_controls))
-    return [replace(outcome, newest=released.get(outcome.name, "")) for outcome in outcomes]
+    return outcomes
 
 
 def _origin(name: str) -> str:
@@ -308,10 +299,6 @@ def _origin(name: str) -> str:
         return "control allocators"
     peer = discover.find(name)
     return f"{peer.version} {peer.origin}".strip()
-
-
-def _installed(name: str) -> Outcome:
-    return Outcome(name, "installed", _origin(name))
 
 
 def _plan(name: str) -> str:
@@ -330,7 +317,7 @@ def _install_packages(names: Sequence[str], progress: Callable[[str], None]) -> 
     return [
         Outcome(name, "failed", f"not installed; type: {debian.command_line([package])}")
         if package in left
-        else _attempt(name, partial(_installed, name))
+        else Outcome(name, "installed", f"Debian package {package}")
         for name, package in wanted.items()
     ]
 

@@ -148,9 +148,6 @@ def test_dry_run_names_everything_and_installs_nothing(cache: Path, monkeypatch:
     assert [outcome.name for outcome in outcomes if outcome.status == "would install"]
     assert {outcome.name for outcome in outcomes} == set(install.installable())
     assert all(outcome.status in ("present", "would install") for outcome in outcomes)
-    newest = {outcome.name: outcome.newest for outcome in outcomes}
-    assert (newest["jemalloc"], newest["mimalloc-v2"], newest["controls"]) == ("5.4.0", "2.4.1", "")
-    assert set(install.newest()) - set(newest) == {"glibc"}, "each other row of the table is an allocator to install"
     assert not cache.exists()
     with pytest.raises(discover.PeerError, match="'nonesuch' cannot be installed; expected one of"):
         install.install(["nonesuch"])
