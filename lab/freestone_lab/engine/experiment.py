@@ -129,7 +129,8 @@ class Engine:
             self.runs += 1
             if sample.status == "wrong_output" and peer in self.peers[:2]:
                 self._output_changes()
-            if self._fails(peer.name) >= 2 or sample.status == "timeout":
+            failures = [s.peer for s in self.experiment.samples if s.status != "ok"]
+            if failures.count(peer.name) >= 2 or sample.status == "timeout":
                 self.dropped.add(peer.name)
         self.rounds = number
         if number == 2 and claims.lasts_a_time(self.experiment):
@@ -144,9 +145,6 @@ class Engine:
         self.decided = self.decided or number >= self.plan.rounds
         return True
 
-    def _fails(self, name: str) -> int:
-        return sum(s.peer == name and s.status != "ok" for s in self.experiment.samples)
-
     def _output_changes(self) -> None:
         """The program's output differs between runs under the baseline: it says nothing about an allocator."""
         self.sampler.golden.usable = False
@@ -156,7 +154,7 @@ class Engine:
         for sample, figures in self.sampler.withheld:
             if sample.detail.endswith(self.sampler.differs):
                 sample.status, sample.detail, sample.figures = "ok", "", figures
-        self.dropped = {name for name in self.dropped if self._fails(name)}
+        self.dropped &= {s.peer for s in self.experiment.samples if s.status != "ok"}
 
     def _was_cut(self, sample: Sample) -> bool:
         """Whether the limit ended the run, which says nothing about the allocator."""
