@@ -382,6 +382,8 @@ def _of_jobs(found: Sequence[Evidence], analysis: Analysis, words: Sequence[str]
     best = f"{which} in {times[0]} of {count} programs" if use else "none is best in most"
     speeds = {n: s for n, s in analysis.ranked.get("speed", {}).items() if n != base}
     shown = use if use not in (None, base) else min(speeds, key=lambda n: speeds[n].ratio, default=None)
+    if use is None and any(verdict == "better" for _, verdict in _means(analysis, shown).values()):
+        use, best = shown, "by the mean over all"
     sentence, short = _over_all(analysis, use, shown, best, count)
     ways = ways_of(next(p for p in result.peers if p.name == use), words) if use else {}
     means = _means(analysis, shown)

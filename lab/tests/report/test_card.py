@@ -78,15 +78,14 @@ def noisy(name: str, fast: float, lean: float, rounds: int = 30) -> Experiment:
     return found
 
 
-def test_the_headline_is_what_all_programs_show_though_none_has_an_answer() -> None:
+def test_the_mean_over_all_programs_answers_though_none_of_them_does() -> None:
     jobs = [noisy(name, 0.86, 1.0) for name in "abcde"]
     found = card_of(*jobs)
+    assert re.fullmatch(r"use fast instead of glibc: 1\d % less CPU for 9.0 % more memory over 5 \w+", found.sentence)
     page = render_report([result(*jobs, command=["freestone", "compare"])])
-    assert f'<h1 class="verdict">{found.sentence}</h1>' in page, "a name keeps its letters"
-    assert "<td>none is best in most</td>" in page
-    assert {row[1] for row in found.rows} == {"not known yet"}
-    assert re.fullmatch(r"fast: 1\d % less CPU than glibc for 9.0 % more memory over 5 programs", found.sentence)
-    assert found.rows[-1][5] == "none is best in most"
+    assert f'<h1 class="verdict">U{found.sentence[1:]}</h1>' in page and "<td>by the mean over all</td>" in page
+    assert [row[1] for row in found.rows] == ["not known yet"] * 5 + ["use fast"]
+    assert "LD_PRELOAD=/opt/libfast.so" in dict(found.lines)["adopt"]
 
 
 def test_the_headline_gives_the_interval_of_what_is_not_claimed_and_says_so() -> None:
