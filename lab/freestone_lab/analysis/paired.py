@@ -54,11 +54,6 @@ def error_rate(names: Collection[str], fixed: bool = False, of_rivals: bool = Fa
     return (SPENT_FIRST if rivals > 1 else 1) * ERROR_RATE / (FIGURES_JUDGED * rivals)
 
 
-def least_rounds(alpha: float, fixed: bool = False) -> int:
-    """The fewest rounds after which a difference of any size can be shown."""
-    return sequential.LEAST_ROUNDS if fixed else sequential.least_rounds(alpha)
-
-
 def ratio(other: Sequence[float], to: Sequence[float], alpha: float, fixed: bool = False) -> Estimate | None:
     """The ratio of pairs of positive values. None with fewer than two pairs, or a value <= 0.
 

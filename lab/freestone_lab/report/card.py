@@ -20,6 +20,7 @@ from freestone_lab.measure.share import Share
 from freestone_lab.peers import discover
 from freestone_lab.report.overview import Analysis, analyse
 from freestone_lab.report.quantity import Role, show
+from freestone_lab.report.verdict import told_apart
 
 Line = tuple[str, str]
 Found = Mapping[str, tuple[Estimate | None, Verdict]]  # what was measured to its change and what is claimed
@@ -354,12 +355,17 @@ def _best_in_most(decisions: Sequence[Decision], analysis: Analysis) -> tuple[st
     chosen = Counter(d.use for d in known)
     among = Counter(name for d in known for name in d.best)
     speeds = analysis.ranked.get("speed", {})
-    order = sorted(
-        chosen, key=lambda n: (-among[n], -chosen[n], speeds[n].ratio if n in speeds else 1.0, n)
-    )  # fmt: skip
+    order = sorted(chosen, key=lambda n: (-among[n], -chosen[n], speeds[n].ratio if n in speeds else 1.0, n))
     if not order or among[order[0]] <= len(decisions) / 2:
         return None, (0, 0)
     return order[0], (among[order[0]], chosen[order[0]])
+
+
+def _by_mean(analysis: Analysis, fastest: Sequence[str]) -> str | None:
+    """The smallest of those that over all programs are not shown to be slower than the fastest."""
+    slower = told_apart(analysis, "speed", fastest[0], list(fastest[1:])) if fastest else set()
+    sizes = analysis.ranked.get("memory", {})
+    return min((n for n in fastest if n not in slower), key=lambda n: sizes[n].ratio if n in sizes else 1, default=None)
 
 
 def _merged(found: Sequence[tuple[str, Sequence[Line]]]) -> list[Line]:
@@ -381,7 +387,7 @@ def _of_jobs(found: Sequence[Evidence], analysis: Analysis, words: Sequence[str]
     which = "best" if times[1] == times[0] else "among the best"
     best = f"{which} in {times[0]} of {count} programs" if use else "none is best in most"
     speeds = {n: s for n, s in analysis.ranked.get("speed", {}).items() if n != base}
-    shown = use if use not in (None, base) else min(speeds, key=lambda n: speeds[n].ratio, default=None)
+    shown = use if use not in (None, base) else _by_mean(analysis, sorted(speeds, key=lambda n: speeds[n].ratio))
     if use is None and any(verdict == "better" for _, verdict in _means(analysis, shown).values()):
         use, best = shown, "by the mean over all"
     sentence, short = _over_all(analysis, use, shown, best, count)

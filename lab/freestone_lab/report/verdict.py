@@ -3,7 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from freestone_lab.analysis import inference, paired
+from freestone_lab.analysis import inference
+from freestone_lab.analysis.sequential import LEAST_ROUNDS, least_rounds
 from freestone_lab.report.overview import Analysis, Overall, pair
 from freestone_lab.report.quantity import Role, percent_change, ratio, span
 
@@ -98,7 +99,7 @@ def conclude(analysis: Analysis) -> Conclusion:
     elif analysis.fewest_rounds < 2:
         sentence = "No verdict: one round was measured, and one round cannot tell a difference from noise."
         details = []
-    elif analysis.fewest_rounds < (needed := paired.least_rounds(analysis.alpha, analysis.rounds_fixed)):
+    elif analysis.fewest_rounds < (needed := LEAST_ROUNDS if analysis.rounds_fixed else least_rounds(analysis.alpha)):
         crowd, rounds = main[0].field, analysis.fewest_rounds
         sentence = f"No verdict: {rounds} rounds cannot tell {crowd} allocators apart; it takes {needed}."
         details = []

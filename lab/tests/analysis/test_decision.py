@@ -85,7 +85,6 @@ def test_a_server_is_judged_by_its_cpu_time_per_request_beside_its_requests() ->
 
 
 def test_a_server_whose_load_says_no_requests_is_judged_by_its_cpu_time_for_fixed_work() -> None:
-    """Memory after the load was judged as the time."""
     experiment = Experiment("server", "server", specs={**PROCESS_SPECS, **SERVER_SPECS})
     for number in range(1, 9):
         for name, cpu in {"glibc": 0.4, "lean": 0.3}.items():

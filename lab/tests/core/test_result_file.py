@@ -43,9 +43,8 @@ def test_what_is_saved_is_loaded(tmp_path: Path, name: str) -> None:
 def test_a_file_of_an_older_release_says_by_its_command_whether_rounds_were_fixed(tmp_path: Path) -> None:
     old = dataclasses.replace(GOOD.experiments[0], rounds_fixed=None)
     for command, fixed in (("bench full", True), ("bench --budget 5m", False), ("compare --rounds 9", True)):
-        save(
-            dataclasses.replace(GOOD, command=["freestone", *command.split()], experiments=[old]), tmp_path / "old.json"
-        )
+        words = ["freestone", *command.split()]
+        save(dataclasses.replace(GOOD, command=words, experiments=[old]), tmp_path / "old.json")
         assert load(tmp_path / "old.json").experiments[0].rounds_fixed is fixed
 
 
