@@ -6,7 +6,7 @@
 //            makes the system call itself, except mremap, whose function in glibc does more than that.
 // LEAVING-2  A watcher may allocate and free: no lock is held that another thread waits for, but a heap object's; the
 //            thread's cache, which the caller may be changing, is put aside (front/lifecycle.cc); nothing leaves by
-//            what the watcher frees. Who stands in by name and came back is asked no more, since it may hold a lock.
+//            what the watcher frees. A stand-in by name that called malloc is not asked again: it may hold a lock.
 #pragma once
 
 #include "base/atomic.h"

@@ -151,7 +151,7 @@ def headline(experiment: Experiment) -> list[str]:
 
 
 def lasts_a_time(experiment: Experiment) -> bool:
-    """Whether a server's load lasts whole seconds, and says not what it gets done: then no time of it says anything."""
+    """Whether a server's load lasts whole seconds and does not say what it got done: then its times say nothing."""
     if RESIDENT[0] not in experiment.specs or PER_REQUEST in experiment.specs:
         return False
     walls = [s.figures["wall"] for s in experiment.samples if s.round > 0 and "wall" in s.figures]

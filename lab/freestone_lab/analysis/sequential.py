@@ -8,7 +8,7 @@ ever reaches 1/a is at most a, over all rounds together (Ville).
   right-Haar prior for the noise. It averages three priors: for effects of about the noise, of three times the noise
   (time), and of thirty times (memory).
 - From `least_ranked` rounds on also ranks: half of the pairs lie above the median, whatever the noise, so a slow run in
-  ten costs little. The evidence is that of a coin's throws with a uniform prior for the coin. What both allow counts.
+  ten costs little. The evidence is a coin's throws with a uniform prior for the coin. The intervals' overlap counts.
 
 Sources: Lai (1976); Gönen et al. (2005); Wang and Ramdas (2024), "Anytime-valid t-tests and confidence sequences";
 Ville (1939) for the coin.

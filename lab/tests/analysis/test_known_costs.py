@@ -88,8 +88,7 @@ def _of_fixed_rounds(shape: str, rounds: int, source: random.Random) -> Estimate
 
 
 SITTINGS = 400
-# With a coverage of 95 %, fewer than 91 % of 400 hold once in 3,000 times: the bound of Student's t. The others are
-# wider than that.
+# With a coverage of 95 %, fewer than 91 % of 400 hold once in 3,000 times: the bound for t. The others are wider.
 LEAST, LEAST_FIXED = 0.93, 0.91
 
 
@@ -239,7 +238,6 @@ def test_a_settled_card_recommends_or_keeps() -> None:
 
 @pytest.mark.parametrize(("spread", "slow", "least"), [(0.05, 0.0, 0.8), (0.03, 0.0, 0.98), (SPREAD, 0.1, 0.4)])
 def test_a_tenth_less_is_shown_in_twenty_rounds_beside_three_rivals(spread: float, slow: float, least: float) -> None:
-    """In 1.0.0: 0.63, 0.99, 0.42."""
     source, shown = random.Random(7), 0
 
     def run() -> float:

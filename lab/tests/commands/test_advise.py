@@ -248,6 +248,8 @@ def test_a_server_that_never_gets_ready_ends_within_the_limit(tmp_path: Path, on
         (["--server", "x", "--ready", "1", "--load", "nobody-has-this"], "nobody-has-this"),
         (["--server", "x", "--ready", "70000", "--load", "true"], "70000"),
         (["--server", "x", "--ready", "80", "--load", "true", "--stop", "NEVER"], "NEVER"),
+        (["--server", "x", "--ready", "80", "--load", "true", "--requests-from", "[0-9]+"], "a pattern with one group"),
+        (["--server", "x", "--ready", "80", "--load", "true", "--requests-from", "("], r"--requests-from '\('"),
         (["--pid", "999999999"], "no such process"),
         (["--time-limit", "soon", "--", "true"], "soon"),
         (["--only", "jemallok", "--", "true"], "did you mean 'jemalloc'"),
